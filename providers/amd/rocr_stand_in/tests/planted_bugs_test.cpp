@@ -204,7 +204,6 @@ TEST_CASE("report: REPORTS=count goes on, leaves the bytes alone and counts") {
   CHECK(got.errors.find("REPORT: memory access fault") != std::string::npos);
 }
 
-/// The arguments of a handler of system events.
 struct told_fault {
   hsa_status_t answer = HSA_STATUS_SUCCESS;
   int calls = 0;

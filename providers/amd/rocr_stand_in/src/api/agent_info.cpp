@@ -26,7 +26,7 @@ hsa_status_t answer_array(void* to, const Value (&values)[Count]) {
   return HSA_STATUS_SUCCESS;
 }
 
-// Attributes that are one number of 32 bits. Returns false if it is none of them.
+// False if `attribute` is not one number of 32 bits.
 bool number_of(const agent& who, int attribute, std::uint32_t& number) {
   switch (attribute) {
     case HSA_AGENT_INFO_NODE:

@@ -37,7 +37,7 @@ bool is_mapped_on_host(std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t begin = address / page_bytes * page_bytes;
   const std::uint64_t end = address + bytes;
   if (end < address || bytes > cpu_agent().memory->budget()) return false;
-  // It writes nothing back of memory without a file, and fails with ENOMEM over a hole.
+  // msync() writes back only memory with a file, and fails with ENOMEM over a hole.
   return ::msync(pointer_to(begin), end - begin, MS_ASYNC) == 0;
 }
 

@@ -39,7 +39,7 @@ unsigned default_engine(const agent& to, const agent& from) {
   return to.is_gpu ? engine_to_device : engine_other;
 }
 
-// Of the engines that the agent says it has; with one it does all.
+// An agent with one engine uses it for all.
 unsigned engine_bit(unsigned number) {
   return 1u << std::min<std::uint64_t>(number, knobs().engines - 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Allocations shared with other processes. A handle names process, file and range; the other side
+// Allocations shared with other processes. A handle names process, file and range; the importer
 // opens the file below /proc, as the same user.
 #include <cstring>
 #include <mutex>

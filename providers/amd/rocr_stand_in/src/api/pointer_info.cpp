@@ -30,7 +30,7 @@ void set_range(hsa_amd_pointer_info_t& into, std::uint64_t address, std::uint64_
 #endif
 }
 
-// Fills `into` and the agents that may use the memory. Pre: the lock is held.
+// `who` gets the agents that may use the memory. Pre: the lock is held.
 void look_up(std::uint64_t address, hsa_amd_pointer_info_t& into, std::vector<hsa_agent_t>& who) {
   address_space& all = addresses();
   into.type = HSA_EXT_POINTER_TYPE_UNKNOWN;

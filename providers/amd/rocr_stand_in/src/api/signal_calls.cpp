@@ -24,12 +24,11 @@ void store_signal(hsa_signal_t handle, hsa_signal_value_t value) {
 
 hsa_signal_value_t wait(hsa_signal_t handle, hsa_signal_condition_t condition,
                         hsa_signal_value_t compare, std::uint64_t timeout) {
-  // The parent's threads, which would complete it, are missing.
+  // The parent's threads would complete it, and are missing here.
   if (after_fork()) return 0;
   const std::uint64_t start = now();
   const std::uint64_t deadline = timeout > ~std::uint64_t{0} - start ? 0 : start + timeout;
-  // Returns the value that met the condition, not a later one of another thread: signals are
-  // reused.
+  // Returns the value that met the condition, not a later one, because signals are reused.
   std::int64_t seen = 0;
   const auto ready = [&] {
     seen = load_signal(handle);
@@ -111,7 +110,7 @@ void hsa_signal_store_screlease(hsa_signal_t signal, hsa_signal_value_t value) {
   store_signal(signal, value);
 }
 
-// HSA: a waiting thread need not be woken; waking it is allowed.
+// HSA allows, but does not require, that this wakes a waiting thread.
 void hsa_signal_silent_store_relaxed(hsa_signal_t signal, hsa_signal_value_t value) {
   ROCR_COUNT();
   store_signal(signal, value);

@@ -17,7 +17,7 @@
 namespace stand_in {
 namespace {
 
-// Returns the field an attribute is stored in, or nullptr.
+// nullptr if no field has the attribute.
 std::uint64_t svm_attributes::*field_of(std::uint64_t attribute) {
   switch (attribute) {
     case HSA_AMD_SVM_ATTRIB_GLOBAL_FLAG:
@@ -55,7 +55,7 @@ hsa_status_t check_settable(const hsa_amd_svm_attribute_pair_t& pair) {
   return known ? HSA_STATUS_SUCCESS : HSA_STATUS_ERROR_INVALID_ARGUMENT;
 }
 
-// Kernel driver, svm_range_is_valid(): pages of the host only, none of a buffer object.
+// Kernel driver, svm_range_is_valid(): only pages of the host that belong to no buffer object.
 bool is_plain_host_memory(const void* pointer, std::size_t bytes) {
   const std::uint64_t begin = round_down(address_of(pointer), page_bytes);
   const std::uint64_t end = round_up(address_of(pointer) + bytes, page_bytes);
@@ -69,7 +69,7 @@ bool is_plain_host_memory(const void* pointer, std::size_t bytes) {
       touches(all.mappings, [](const mapping& each) { return each.size; })) {
     return false;
   }
-  // mincore() fails if no page is mapped; a piece at a time, because it needs a byte a page.
+  // mincore() fails if no page is mapped. In pieces, because it needs a byte for each page.
   constexpr std::uint64_t piece = std::uint64_t{1} << 30;
   std::vector<unsigned char> present(std::min(end - begin, piece) / page_bytes);
   for (std::uint64_t at = begin; at < end; at += piece) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions that the runtime names and the stand-in has nothing for: images, graphics interop,
+// Functions that the runtime names, and the stand-in does not implement: images, graphics interop,
 // storage. No header declares them here, because some releases lack their parameters' types; a C
 // function may ignore its arguments.
 #include "src/base/call.hpp"

@@ -13,7 +13,7 @@
 namespace stand_in {
 namespace {
 
-// The mappings that make up the range, from its start on. Returns false behind a hole.
+// The mappings that make up the range. False if there is a hole.
 bool mappings_of(std::uint64_t address, std::uint64_t bytes,
                  std::vector<std::pair<std::uint64_t, mapping*>>& into) {
   auto& all = addresses().mappings;
@@ -26,7 +26,7 @@ bool mappings_of(std::uint64_t address, std::uint64_t bytes,
   return true;
 }
 
-// The rights before a refused one stay, as ROCr leaves them.
+// As in ROCr, the rights before a refused one stay.
 hsa_status_t set_rights(std::uint64_t address, mapping& mapped,
                         const hsa_amd_memory_access_desc_t* rights, std::size_t count) {
   hsa_status_t status = HSA_STATUS_SUCCESS;

@@ -21,7 +21,7 @@ namespace {
 constexpr int anonymous = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 constexpr std::uint64_t no_register = 1;  // HSA_AMD_VMEM_ADDRESS_NO_REGISTER, from ROCr 7 on
 
-// Returns 0 if exactly this address is not to be had.
+// 0 if exactly this address cannot be reserved.
 std::uint64_t reserve_at(std::uint64_t address, std::uint64_t bytes) {
   void* const got =
       mmap(pointer_to(address), bytes, PROT_NONE, anonymous | MAP_FIXED_NOREPLACE, -1, 0);
@@ -92,7 +92,7 @@ hsa_status_t hsa_amd_vmem_address_free(void* va, size_t size) {
   remember_end("reservation", "freed", at->first, at->second.size);
   ended = std::move(at->second);
   all.erase(at);
-  // Kept, no later reservation gets the addresses.
+  // Otherwise they stay mapped, so that no later reservation gets the addresses.
   if (knobs().addresses_reused) munmap(va, round_up(size, page_bytes));
   log("free reservation %p", va);
   return HSA_STATUS_SUCCESS;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Handles as file descriptors: ROCr's Runtime::VMemoryExportShareableHandle and
-// VMemoryImportShareableHandle. A descriptor's file position says which range is meant and travels
-// with it; behind the range's memory the file has a record of its size.
+// VMemoryImportShareableHandle. A descriptor's file position says which range is meant, and moves
+// with the descriptor; after the range's memory the file has a record of its size.
 #include <mutex>
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ bool read_range(int file, imported_range& into) {
   struct stat seen {};
   const off_t position = lseek(file, 0, SEEK_CUR);
   if (position < 0 || fstat(file, &seen) != 0 || !S_ISREG(seen.st_mode)) return false;
-  // Every process has heaps of the same layout, or the record is not found.
+  // The record is found only if every process has heaps of the same layout.
   for (const auto& each : agents()) {
     export_record record{};
     into.offset = static_cast<std::uint64_t>(position);

@@ -9,13 +9,13 @@
 
 namespace stand_in {
 
-/// One function's counter. Owned by a static variable of that function; listed for the control
-/// functions until the process ends.
+/// The counter of a function, which has it as a static variable. The control functions list it
+/// until the process ends.
 class call_site {
  public:
   explicit call_site(const char* function);
 
-  /// Counts. Returns the status with which the call must fail, or success.
+  /// Counts, and returns the status with which the call must fail, or success.
   hsa_status_t enter();
   /// As enter(), for functions that ROCr refuses before hsa_init().
   hsa_status_t enter_open();

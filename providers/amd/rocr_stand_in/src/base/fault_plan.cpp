@@ -92,8 +92,7 @@ bool exported(const std::string& function) {
   return dlsym(self != nullptr ? self : RTLD_DEFAULT, function.c_str()) != nullptr;
 }
 
-// Calls `fails` or `is_slow` for every entry; returns a sentence for the first that is not
-// understood.
+// Returns a message for the first entry that is wrong.
 template <class Fails, class IsSlow>
 std::string for_each_entry(const std::string& plan, Fails fails, IsSlow is_slow) {
   for (std::size_t at = 0; at < plan.size();) {

@@ -9,13 +9,12 @@
 
 namespace stand_in {
 
-/// Returns a sentence if the text of HIPVMM_ROCR_FAULTS is not understood, else "".
+/// Returns a message if the text of HIPVMM_ROCR_FAULTS is wrong, else "".
 std::string check_fault_plan(const std::string& plan);
 
-/// Adds the plan's failures and delays; Pre: check_fault_plan() returned "".
+/// Pre: check_fault_plan() returned "".
 void add_fault_plan(const std::string& plan);
 
-/// Returns true if the stand-in exports such an HSA function.
 bool is_function(const std::string& function);
 
 /// Adds a failure of the nth call from now; nth 0 cancels those of the function.
@@ -25,7 +24,7 @@ bool plan_failure(const std::string& function, std::uint64_t nth, hsa_status_t s
 /// Counts a call, sleeps as planned, and returns the status with which it fails, or success.
 hsa_status_t planned_status(const std::string& function);
 
-/// Returns true if any failure or delay is planned; without a lock.
+/// Takes no lock.
 bool failures_planned();
 
 }  // namespace stand_in

@@ -8,20 +8,19 @@
 
 namespace stand_in {
 
-/// Owns one file and its mapping until the process ends. Any thread may call.
+/// Owns a file and its mapping until the process ends. Thread-safe.
 class heap {
  public:
-  /// `budget` bytes may be allocated. The file is larger, so that holes between allocations do not
-  /// make one fail that pages of a real device would serve.
+  /// `budget` bytes may be allocated. The file is larger, so that gaps between allocations do not
+  /// make one fail that a real device's pages would serve.
   heap(unsigned node, std::uint64_t budget);
   heap(const heap&) = delete;
   heap& operator=(const heap&) = delete;
 
   /// Returns false if the budget is spent.
   bool allocate(std::uint64_t bytes, std::uint64_t alignment, std::uint64_t& offset);
-  /// Frees a range; its pages go back to the system.
   void free(std::uint64_t offset, std::uint64_t bytes);
-  /// As free(), but keeps pages and offset: another process may still use them.
+  /// Frees the budget, but keeps pages and offset, which another process may use.
   void retire(std::uint64_t bytes);
 
   /// The offset of the file's record of an exported range.
@@ -36,7 +35,6 @@ class heap {
   [[nodiscard]] bool contains(std::uint64_t address) const;
 
  private:
-  // The first place at or behind `from`.
   bool find_gap(std::uint64_t from, std::uint64_t bytes, std::uint64_t alignment,
                 std::uint64_t& offset) const;
 

@@ -7,12 +7,12 @@
 
 namespace stand_in {
 
-/// Remembers that `what` at [address, address + bytes) has just been ended by the calling thread.
-/// `how` is the verb, such as "unmapped". The last 4096 are kept.
+/// The calling thread has just ended `what` at [address, address + bytes). `how` is the verb, such
+/// as "unmapped". The last 4096 are kept.
 void remember_end(const char* what, const char* how, std::uint64_t address, std::uint64_t bytes);
 
-/// Describes the newest ends of ranges that held `address`, at most `most`, joined by "; ".
-/// Returns "" if there is none.
+/// The newest ends of ranges that held `address`, at most `most`, joined by "; "; "" if there is
+/// none.
 std::string describe_history(std::uint64_t address, int most);
 
 }  // namespace stand_in

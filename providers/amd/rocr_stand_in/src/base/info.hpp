@@ -17,7 +17,6 @@ hsa_status_t answer(void* to, const Value& value) {
   return HSA_STATUS_SUCCESS;
 }
 
-/// Fills `bytes` with the text and zeros behind it.
 inline hsa_status_t answer_text(void* to, const std::string& value, std::size_t bytes) {
   std::memset(to, 0, bytes);
   std::memcpy(to, value.data(), std::min(value.size(), bytes - 1));

@@ -37,7 +37,6 @@ bool parse_bytes(const std::string& value, std::uint64_t& into) {
   return parse_number(value, into);
 }
 
-// Two words for the two values of a switch.
 bool parse_word(const std::string& value, const char* on, const char* off, bool& into) {
   if (value != on && value != off) return false;
   into = value == on;

@@ -11,7 +11,6 @@
 
 namespace stand_in {
 
-/// The step after a report.
 enum class after_report { stop, go_on, ask_handlers };
 
 struct knob_values {
@@ -40,10 +39,10 @@ struct knob_values {
   [[nodiscard]] bool linked(std::uint64_t one, std::uint64_t other) const;
 };
 
-/// Returns the values of the environment. Before read_knobs() succeeds these are the defaults.
+/// The defaults before read_knobs() succeeds.
 const knob_values& knobs();
 
-/// Reads HIPVMM_ROCR_* once. Returns a sentence if a name or a value is not known, else "".
+/// Reads HIPVMM_ROCR_* once. Returns a message if a name or a value is wrong, else "".
 const std::string& read_knobs();
 
 /// One row: HIPVMM_ROCR_<name>, its values in words, and the source of its default.

@@ -4,14 +4,13 @@
 
 namespace stand_in {
 
-/// Counts one hsa_init(), one hsa_shut_down(). close() returns false if none is open.
+/// Count hsa_init() and hsa_shut_down(). close_runtime() returns false if none is open.
 void open_runtime();
 bool close_runtime();
 
-/// Returns true between the first hsa_init() and the last hsa_shut_down().
 bool runtime_open();
 
-/// Returns true in a process that was forked after hsa_init(): its parent's threads are missing.
+/// Whether the process was forked after hsa_init(): its parent's threads are missing.
 bool after_fork();
 
 }  // namespace stand_in

@@ -11,14 +11,12 @@ namespace stand_in {
 /// Writes a line if HIPVMM_ROCR_LOG=on.
 __attribute__((format(printf, 1, 2))) void log(const char* format, ...);
 
-/// Writes a line always.
 void note(const std::string& line);
 
 /// Writes the report and stops the program with SIGABRT, or counts it, as HIPVMM_ROCR_REPORTS says.
-/// `is_taken` is asked with HIPVMM_ROCR_REPORTS=handlers: if it returns true the program goes on.
+/// With HIPVMM_ROCR_REPORTS=handlers the program goes on if `is_taken` returns true.
 void report(const std::string& what, const std::function<bool()>& is_taken = {});
 
-/// Stops the program: the stand-in itself cannot go on.
 [[noreturn]] void give_up(const std::string& why);
 
 std::uint64_t report_count();

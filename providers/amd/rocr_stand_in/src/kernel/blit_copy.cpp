@@ -28,7 +28,6 @@ std::vector<byte_range> ranges_of(const linear_copy& copy) {
   return {{"source", copy.from, copy.bytes}, {"destination", copy.to, copy.bytes}};
 }
 
-// Calls `each` with source, destination and bytes of every row.
 template <class Each>
 void for_each_row(const argument_values& values, std::uint64_t unit, Each each) {
   const auto from = values.vector("srcRect");  // row pitch, slice pitch, start

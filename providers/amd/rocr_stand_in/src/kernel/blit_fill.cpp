@@ -6,7 +6,7 @@
 namespace stand_in {
 namespace {
 
-// One of four pointers is set; which one says how wide an element is.
+// One of four pointers is set, by the width of an element.
 std::pair<std::uint64_t, std::uint64_t> typed_buffer(const argument_values& values) {
   static constexpr std::pair<const char*, std::uint64_t> buffers[] = {
       {"bufUChar", 1}, {"bufUShort", 2}, {"bufUInt", 4}, {"bufULong", 8}};

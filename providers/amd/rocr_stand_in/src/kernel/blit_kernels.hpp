@@ -15,9 +15,9 @@ std::string describe_kernel(const kernel& which);
 
 void run_kernel(const kernel& which, const argument_values& values, const device_view& memory);
 
-/// Returns the bytes that a dispatch will use, as far as its arguments say. For a kernel of the
-/// program that is the first byte behind each pointer. Kernels that wait for or write a value in
-/// memory are left out: the host may know that they are done before their packets are.
+/// The bytes that a dispatch will use, as far as its arguments say; for a kernel of the program the
+/// first byte of each pointer. Kernels that wait for or write a value in memory are left out: the
+/// host may know that they are done before their packets are.
 std::vector<byte_range> ranges_of_kernel(const kernel& which, const argument_values& values);
 
 }  // namespace stand_in

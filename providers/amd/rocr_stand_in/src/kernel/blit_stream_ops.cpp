@@ -36,7 +36,7 @@ bool comparison_holds(std::uint64_t value, std::uint64_t compare, std::uint64_t 
   }
 }
 
-// A kernel that waits polls memory that anybody may write; so does this.
+// Polls, as the kernel does, because anybody may write the memory.
 void wait_value(const value_place& place, std::uint64_t compare, std::uint64_t how,
                 std::uint64_t mask, const device_view& memory) {
   const std::uint64_t width = place.bytes == 4 ? 0xffffffffu : ~std::uint64_t{0};

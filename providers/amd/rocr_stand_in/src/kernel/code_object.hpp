@@ -30,7 +30,7 @@ struct code_image {
   std::vector<kernel> kernels;
 };
 
-/// Returns false if the file is no AMDGPU code object or is malformed.
+/// False if the file is no AMDGPU code object, or is malformed.
 bool parse_code_object(const void* file, std::size_t bytes, code_image& into);
 
 }  // namespace stand_in

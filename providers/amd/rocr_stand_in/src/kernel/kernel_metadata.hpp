@@ -8,7 +8,7 @@
 
 namespace stand_in {
 
-/// Reads the kernels of NT_AMDGPU_METADATA, a message pack. Returns none if it is malformed.
+/// Reads NT_AMDGPU_METADATA, a message pack. Empty if it is malformed.
 std::vector<kernel> parse_kernel_metadata(const unsigned char* note, std::size_t bytes);
 
 }  // namespace stand_in

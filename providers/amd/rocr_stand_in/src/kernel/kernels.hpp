@@ -10,7 +10,6 @@
 
 namespace stand_in {
 
-/// An argument as the code object's metadata has it.
 struct kernel_argument {
   std::string name;
   std::uint64_t offset = 0;
@@ -24,10 +23,9 @@ struct kernel {
   [[nodiscard]] const kernel_argument* find(const char* argument) const;
 };
 
-/// Lists a kernel under the kernel object of its dispatch packets, the descriptor's address.
+/// `object` is the kernel object of dispatch packets, the descriptor's address.
 void add_kernel(std::uint64_t object, std::shared_ptr<const kernel> made);
 void remove_kernel(std::uint64_t object);
-/// Returns nullptr if no kernel is loaded there.
 std::shared_ptr<const kernel> kernel_of(std::uint64_t object);
 
 /// The kernarg segment of one dispatch, read by argument names. A missing argument is 0.
@@ -35,7 +33,7 @@ class argument_values {
  public:
   argument_values(const kernel& of, std::vector<unsigned char> bytes)
       : of_(of), bytes_(std::move(bytes)) {}
-  /// How many bytes of the segment a kernel's own arguments take.
+  /// The bytes of the segment that a kernel's own arguments take.
   static std::uint64_t bytes_of(const kernel& of);
 
   [[nodiscard]] bool has(const char* name) const { return of_.find(name) != nullptr; }

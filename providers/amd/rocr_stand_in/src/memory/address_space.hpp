@@ -17,8 +17,8 @@
 
 namespace stand_in {
 
-/// Bytes that engines read and write at `at`. The last owner returns them, so that work which has
-/// begun ends on memory that is there.
+/// Bytes that engines read and write at `at`. The last owner frees them, so that work that has
+/// begun ends on existing memory.
 struct backing {
   agent* owner = nullptr;
   std::uint64_t bytes = 0;
@@ -67,7 +67,7 @@ struct mapping {
   std::map<agent*, hsa_access_permission_t> rights;
 };
 
-/// ROCr's memory_lock_ and the maps below it. A thread that uses a map holds the lock.
+/// ROCr's memory_lock_ and the maps that it guards.
 struct address_space {
   std::shared_mutex lock;
   std::map<std::uint64_t, allocation> allocations;
@@ -78,7 +78,7 @@ struct address_space {
 };
 address_space& addresses();
 
-/// Returns the entry whose range holds `address`, or end().
+/// The entry whose range has `address`, or end().
 template <class Map>
 auto containing(Map& map, std::uint64_t address) {
   auto at = map.upper_bound(address);
@@ -87,17 +87,17 @@ auto containing(Map& map, std::uint64_t address) {
   return address - at->first < at->second.size ? at : map.end();
 }
 
-/// Returns the reservation that holds the whole range, or nullptr.
+/// The reservation around the whole range, or nullptr.
 reservation* reservation_of(std::uint64_t address, std::uint64_t bytes);
 
-/// Lists a handle and returns it; finds one, or returns nullptr. Pre: the lock is held.
+/// Pre: the lock is held. find_handle() returns nullptr for an unknown handle.
 memory_handle& add_handle(memory_handle made);
 memory_handle* find_handle(hsa_amd_vmem_alloc_handle_t handle);
 
 /// Makes the host's view of a mapping agree with its rights. Pre: the lock is held.
 void update_host_view(std::uint64_t address, const mapping& mapped);
 
-/// Describes the present contents of an address. Pre: the lock is held.
+/// Pre: the lock is held.
 std::string describe_address(std::uint64_t address);
 
 }  // namespace stand_in

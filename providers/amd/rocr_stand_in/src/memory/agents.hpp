@@ -40,16 +40,15 @@ const std::vector<std::unique_ptr<agent>>& agents();
 agent& cpu_agent();
 /// The CPU, then the GPUs that ROCR_VISIBLE_DEVICES names, in its order: those that HSA enumerates.
 const std::vector<agent*>& visible_agents();
-/// Pre: index < knobs().gpus.
 agent& gpu_agent(std::uint64_t index);
 
-/// Return nullptr if the handle is none of ours.
+/// nullptr for a handle of another owner.
 agent* agent_of(hsa_agent_t handle);
 pool* pool_of(hsa_amd_memory_pool_t handle);
 
-/// Returns "GPU-" and 16 digits.
+/// "GPU-" and 16 digits.
 std::string uuid_of(const agent& gpu);
-/// Returns "GPU 0 (agent node 1)" or "CPU (agent node 0)".
+/// "GPU 0 (agent node 1)" or "CPU (agent node 0)".
 std::string describe(const agent& who);
 
 }  // namespace stand_in

@@ -7,7 +7,7 @@
 
 namespace stand_in {
 
-/// Allocates from a pool and lists it; returns 0 if the pool has no more.
+/// 0 if the pool has no more.
 std::uint64_t allocate(pool& from, std::uint64_t bytes);
 
 /// Frees memory of allocate(). Reports if unfinished work still names it.

@@ -54,7 +54,7 @@ piece piece_of_allocation(agent& who, std::uint64_t offset, const allocation& al
   return made;
 }
 
-// Host memory that no allocation and no mapping stands for. `limit` bounds the piece.
+// Host memory without an allocation or mapping. `limit` bounds the piece.
 piece piece_of_host(const agent& who, std::uint64_t address, std::uint64_t limit) {
   address_space& all = addresses();
   piece made;

@@ -11,7 +11,7 @@
 namespace stand_in {
 
 /// Reads and writes for one operation, which must outlive it. Bytes that the agent must not use are
-/// reported and left out: they read as 0.
+/// reported and skipped: they read as 0.
 class device_view {
  public:
   explicit device_view(const operation& what) : what_(what) {}
@@ -28,7 +28,6 @@ class device_view {
     return value;
   }
 
-  /// Returns true if the operation must not go on waiting.
   [[nodiscard]] bool stopped() const { return what_.stop != nullptr && what_.stop->load(); }
 
  private:

@@ -9,8 +9,8 @@
 
 namespace stand_in {
 
-/// A queue or a copy engine. It is asked between list() at the end of its constructor and unlist()
-/// at the start of its destructor.
+/// A queue or a copy engine. It is asked from list() at the end of its constructor to unlist() at
+/// the start of its destructor.
 class work_source {
  public:
   using visitor = std::function<void(const operation&, const byte_range&)>;
@@ -27,9 +27,9 @@ class work_source {
   void unlist();
 };
 
-/// Reports if unfinished work names bytes of the range that is about to be ended: `how` is the
-/// verb, such as "unmap", and `what` the noun. Pre: the lock of the address space is held, so that
-/// nothing else ends meanwhile.
+/// Reports unfinished work on bytes of a range that is about to end. `how` is the verb, such as
+/// "unmap", and `what` the noun. Pre: the lock of the address space is held, so that nothing else
+/// ends meanwhile.
 void check_unused(const char* how, const char* what, std::uint64_t address, std::uint64_t bytes);
 
 }  // namespace stand_in

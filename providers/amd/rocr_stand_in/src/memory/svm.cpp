@@ -19,7 +19,6 @@ state& the_state() {
   return *made;
 }
 
-// Makes a piece begin at `address`.
 void split(std::map<std::uint64_t, svm_attributes>& pieces, std::uint64_t address) {
   const auto at = pieces.lower_bound(address);
   if (at != pieces.end() && at->first == address) return;

@@ -22,11 +22,10 @@ struct svm_attributes {
   std::map<std::uint64_t, std::uint64_t> access;  // agent -> attribute
 };
 
-/// Calls `each` for the attributes of every piece of the pages in [pointer, pointer + bytes).
 void for_each_svm_piece(const void* pointer, std::uint64_t bytes,
                         const std::function<void(svm_attributes&)>& each);
 
-/// Returns the end of the range with attributes from `address` on, or `address` if it has none.
+/// The end of the range with attributes from `address` on; `address` if it has none.
 std::uint64_t svm_end(std::uint64_t address, std::uint64_t most);
 
 }  // namespace stand_in

@@ -10,7 +10,7 @@
 
 namespace stand_in {
 
-/// Adds a handler; all that were added are called.
+/// Every added handler is called.
 void add_event_handler(hsa_amd_system_event_callback_t handler, void* data);
 
 /// Calls the handlers with a memory fault of `who`. Returns whether one of them took it.

@@ -13,8 +13,8 @@
 namespace stand_in {
 namespace {
 
-// The signals show the party that passed the copy too early: if the copy's signal is 1, a waiter
-// for other signals; if it is less, the thread that changed it.
+// The signals show the party that took the copy for done too early: if the copy's signal is 1, a
+// waiter for other signals; if it is less, the thread that changed it.
 std::string progress_of(const copy_job& job) {
   std::string before;
   for (const hsa_signal_t each : job.after)

@@ -52,7 +52,7 @@ enum engine_number : unsigned {
   engine_count
 };
 
-/// Returns an engine of a GPU; made at the first use, for as long as the process runs.
+/// Made at the first use, for as long as the process runs.
 copy_engine& engine_of(const agent& gpu, unsigned number);
 
 }  // namespace stand_in

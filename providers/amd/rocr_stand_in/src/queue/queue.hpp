@@ -30,7 +30,7 @@ struct queue_block {
 class queue final : public work_source {
  public:
   queue(agent& on, std::uint32_t packets, hsa_queue_type32_t type);
-  /// Stops behind the packet that is being processed.
+  /// Stops after the present packet.
   ~queue();
 
   [[nodiscard]] hsa_queue_t* handle() { return &block_->shared.hsa_queue; }
@@ -49,7 +49,7 @@ class queue final : public work_source {
   [[nodiscard]] packet slot(std::uint64_t index) const;
   [[nodiscard]] operation describe_packet(std::uint64_t index, std::string name) const;
   bool wait_for_packet(packet at);
-  // Returns false if the queue was stopped meanwhile.
+  // False if the queue was stopped meanwhile.
   bool process(std::uint64_t index, packet at, hsa_signal_t& done);
   void dispatch(std::uint64_t index, const hsa_kernel_dispatch_packet_t& kernel);
   void serve();

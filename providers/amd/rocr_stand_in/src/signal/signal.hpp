@@ -22,10 +22,10 @@ struct signal {
 inline signal* signal_of(hsa_signal_t handle) { return reinterpret_cast<signal*>(handle.handle); }
 
 hsa_signal_t create_signal(std::int64_t value);
-/// Its memory serves a later signal.
+/// A later signal reuses the memory.
 void destroy_signal(hsa_signal_t handle);
 
-/// Returns true if the address is in memory of signals, which every agent may use.
+/// Memory of signals is open to every agent.
 bool is_signal_memory(std::uint64_t address);
 
 std::int64_t load_signal(hsa_signal_t handle);

@@ -37,7 +37,7 @@ void unlist(handler& each) {
   if (each.signal.handle != 0) signal_of(each.signal)->handlers.fetch_sub(1);
 }
 
-// Calls the first handler whose condition holds, without the lock. Returns false if none does.
+// Calls the first handler whose condition holds, without the lock. False if there is none.
 bool call_one(state& all, std::unique_lock<std::mutex>& guard) {
   for (auto at = all.handlers.begin(); at != all.handlers.end(); ++at) {
     const std::int64_t value = at->signal.handle != 0 ? load_signal(at->signal) : 0;

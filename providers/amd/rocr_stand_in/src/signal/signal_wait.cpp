@@ -25,7 +25,6 @@ std::array<bucket, bucket_count>& buckets() {
 }
 bucket& bucket_of(hsa_signal_t handle) { return buckets()[handle.handle / 128 % bucket_count]; }
 
-// Threads that wait for several signals at once.
 bucket& any_bucket() {
   static auto* made = new bucket;
   return *made;

@@ -13,19 +13,19 @@ void signal_changed(hsa_signal_t handle);
 /// As signal_changed() of each signal: an engine wrote to memory of signals.
 void signal_memory_changed();
 
-/// Waits until `ready()`, which reads the signal's value. Returns false at `deadline` (0: none), in
+/// Waits until `ready()`, which reads the signal's value. False at `deadline` (0: none), in
 /// nanoseconds of now(), or if `stop` is true; the thread that sets it calls wake_waiters().
 bool wait_for_signal(hsa_signal_t handle, const std::function<bool()>& ready,
                      std::uint64_t deadline, const std::atomic<bool>* stop);
-/// Waits until one of the signals is 0. Null handles are left out; none at all is no wait.
+/// Null handles are left out; without any the call does not wait.
 bool wait_for_any_zero(const hsa_signal_t* handles, std::size_t count,
                        const std::atomic<bool>* stop);
-/// Waits until each of the signals was 0.
+/// Each signal may be 0 at another time.
 bool wait_for_all_zero(const hsa_signal_t* handles, std::size_t count,
                        const std::atomic<bool>* stop);
 void wake_waiters();
 
-/// Work is done: stores its times and takes 1 from the signal's value.
+/// Stores the times of finished work and subtracts 1 from the signal's value.
 void complete_signal(hsa_signal_t handle, std::uint64_t start, std::uint64_t end);
 
 }  // namespace stand_in

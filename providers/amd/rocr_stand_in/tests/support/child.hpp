@@ -19,7 +19,7 @@ struct outcome {
 /// Each variable is "NAME=value", the name without HIPVMM_ROCR_.
 outcome in_child(const std::vector<std::string>& variables, const std::function<void()>& run);
 
-/// In the child: ends it with a message if `holds` is false.
+/// Ends the child with a message if `holds` is false.
 void expect(bool holds, const char* what);
 
 }  // namespace test

@@ -44,14 +44,12 @@ struct mapped_memory {
 };
 
 hsa_signal_t make_signal(hsa_signal_value_t value = 1);
-/// Waits until the signal is below 1.
 void wait(hsa_signal_t signal);
 
-/// Copies by an engine; returns the signal of its end.
+/// Returns the signal of its end.
 hsa_signal_t start_copy(void* to, hsa_agent_t to_agent, const void* from, hsa_agent_t from_agent,
                         std::uint64_t bytes, const std::vector<hsa_signal_t>& after = {});
 
-/// A queue of a GPU and kernels loaded there.
 class launcher {
  public:
   launcher(const hsa_system& on, hsa_agent_t gpu, const std::vector<kernel_description>& kernels);
