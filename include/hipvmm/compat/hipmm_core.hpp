@@ -14,7 +14,7 @@
 // <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-/// A device_ref with hipMM's names; without a number it refers to the current device.
+/// Without a number it is the current device.
 class cuda_device_id : public device_ref {
  public:
   using value_type = int;
@@ -33,7 +33,7 @@ using cuda_set_device_raii = scoped_device;
 using hipvmm::available_device_memory;
 using hipvmm::percent_of_free_device_memory;
 
-/// A stream_ref with hipMM's names; without a stream it refers to the legacy default stream.
+/// Without a stream it is the legacy default stream.
 class cuda_stream_view : public stream_ref {
  public:
   using stream_ref::stream_ref;

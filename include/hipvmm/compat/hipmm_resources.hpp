@@ -129,7 +129,6 @@ class resource_of : public forwarding_resource {
   mutable Resource resource_;
 };
 
-/// A hip_resource of the device that is current at construction.
 class cuda_memory_resource final : public resource_of<hipvmm::mr::hip_resource> {
  public:
   cuda_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
@@ -164,7 +163,6 @@ class cuda_async_memory_resource final : public resource_of<hipvmm::mr::hip_asyn
   [[nodiscard]] ihipMemPoolHandle_t* pool_handle() const noexcept { return wrapped().get(); }
 };
 
-/// A hip_async_resource as a view of a pool on the current device.
 class cuda_async_view_memory_resource final : public resource_of<hipvmm::mr::hip_async_resource> {
  public:
   explicit cuda_async_view_memory_resource(ihipMemPoolHandle_t* pool)
@@ -200,7 +198,6 @@ class host_resource_of final : public resource_of<Resource>, public hipvmm::mr::
 using new_delete_resource = host_resource_of<hipvmm::mr::new_delete_resource>;
 using pinned_memory_resource = host_resource_of<hipvmm::mr::pinned_host_resource>;
 
-/// A pinned_host_resource, for kernels too.
 class pinned_host_memory_resource final : public resource_of<hipvmm::mr::pinned_host_resource> {
  public:
   pinned_host_memory_resource() : resource_of{std::in_place} {}

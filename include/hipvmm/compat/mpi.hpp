@@ -29,7 +29,6 @@
 
 namespace hipvmm {
 
-/// The path of device memory to MPI.
 enum class mpi_device_memory {
   ask,     ///< direct if MPI or the provider reports that it works, else staged
   direct,  ///< MPI gets device addresses. Some GPU-aware MPIs do not take mapped memory, as of
@@ -143,7 +142,6 @@ class mpi_communicator final : public communicator {
     bool is_copying = false;
     void* target = nullptr;
   };
-  /// The pieces that are sent, or those that are received.
   struct lane {
     std::vector<std::pair<int, std::pair<std::byte*, std::size_t>>> left;  // the next one is last
     std::deque<staging_buffer*> busy;

@@ -27,7 +27,6 @@
 namespace hipvmm {
 namespace detail {
 
-/// Returns whether MPI reports that it takes device addresses of this build's provider.
 inline bool mpi_takes_device_memory() {
   const std::string provider = provider_name();
 #if defined(OMPI_HAVE_MPI_EXT_CUDA) && OMPI_HAVE_MPI_EXT_CUDA
@@ -203,9 +202,8 @@ class mpi_link {
     return true;
   }
 
-  /// Waits for all. Throws: rank_error.
   void wait_for(std::vector<mpi_message>& messages) { wait_for(messages, false); }
-  /// The same if the ranks of the messages may wait for others.
+  /// The ranks of the messages may wait for others.
   void wait_in_round(std::vector<mpi_message>& messages) { wait_for(messages, true); }
 
   /// If nothing has arrived for a while: throws if a rank has failed or called another function, or

@@ -24,7 +24,6 @@ inline std::atomic<int> mpi_rounds_from{64};
 /// others through those between, see mpi_link.
 class mpi_collective {
  public:
-  /// `bytes` bytes of each piece. Throws: std::bad_alloc.
   mpi_collective(mpi_link& link, std::size_t bytes)
       : link_{link},
         bytes_{bytes},
@@ -97,7 +96,6 @@ class mpi_collective {
       for (std::size_t k = 1; k < count_; k *= 2) round(k);
     });
   }
-  /// Sends `pieces` to rank r + k, and receives as many from rank r - k.
   void swap_with(std::size_t k, std::byte* sent, std::byte* received, std::size_t pieces) {
     messages_.clear();
     link_.post(messages_, static_cast<int>(before(k)), received, pieces * bytes_, true);

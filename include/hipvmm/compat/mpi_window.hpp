@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// One-sided MPI over memory that grows: a dynamic window whose memory follows the chunks.
 #include <mpi.h>
 
 #include <array>

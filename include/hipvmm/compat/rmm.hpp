@@ -107,7 +107,6 @@ class rmm_resource final : public rmm::mr::device_memory_resource {
   explicit rmm_resource(std::shared_ptr<memory_resource> resource)
       : resource_{std::move(resource)} {}
 
-  /// Never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept {
     return resource_.get_upstream_resource();
   }

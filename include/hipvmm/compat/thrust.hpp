@@ -62,7 +62,6 @@ class thrust_allocator {
     using other = thrust_allocator<U>;
   };
 
-  /// Uses the null stream and the current device's resource.
   thrust_allocator() : thrust_allocator{stream_ref::legacy_default()} {}
   /// Throws: std::invalid_argument when `resource` is nullptr or of a device that is not current.
   explicit thrust_allocator(stream_ref stream,
@@ -99,7 +98,6 @@ class thrust_allocator {
   }
 
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
-  /// Never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return resource_; }
   [[nodiscard]] device_ref device() const noexcept { return device_; }
 

@@ -303,7 +303,7 @@ struct profile {
   pool_check pool_calls = pool_check::allocation_by_mode;
 };
 
-/// All of them, strict first.
+/// strict is first.
 std::span<const profile> profiles() noexcept;
 /// Null if no profile has that name.
 const profile* find_profile(std::string_view name) noexcept;

@@ -45,7 +45,7 @@ constexpr std::array known_variables{
     "HIPVMM_HOST_PAGEABLE",        "HIPVMM_HOST_PEERS",         "HIPVMM_HOST_PROFILE",
     "HIPVMM_HOST_REPORTED_MEMORY", "HIPVMM_HOST_REUSE_HANDLES", "HIPVMM_HOST_TOUCH"};
 
-/// How many letters to add, leave out or replace, in either case, to get from one to the other.
+/// The number of letters to add, remove or replace, in either case, between the two.
 std::size_t distance(std::string_view from, std::string_view to) {
   const auto lower = [](char each) { return std::tolower(static_cast<unsigned char>(each)); };
   std::vector<std::size_t> row(to.size() + 1);
@@ -196,8 +196,8 @@ std::vector<std::uint64_t> read_links(int devices) {
   return links;
 }
 
-// The devices of `before` that a list keeps. As in AMD's runtime numbers count from 0 in that
-// order, the list ends at the first entry that is none of them, and a device counts once.
+// The devices of `before` that a list keeps. As in AMD's runtime, numbers count from 0 in that
+// order, the list ends at the first entry that is no device of `before`, and a device counts once.
 std::vector<int> chosen_from(const std::vector<int>& before, std::string_view list) {
   std::vector<int> chosen;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -258,7 +258,7 @@ fault_settings read_faults() {
   }
 }
 
-// FNV-1a: no secret, only two settings that should not be taken for one another.
+// FNV-1a is enough to distinguish settings; nothing here is secret.
 std::uint64_t hash_of(std::string_view text) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char each : text) {
@@ -315,7 +315,8 @@ settings read_settings() {
   result.fabric_handles = read_switch("HIPVMM_HOST_FABRIC", result.fabric_handles);
   result.concurrent_managed_access =
       read_switch("HIPVMM_HOST_CONCURRENT_MANAGED", result.concurrent_managed_access);
-  // Of the machine, so that a device stays the same one under any list of visible devices.
+  // Includes all devices of the machine, so that a device keeps its identity under any list of
+  // visible devices.
   result.fingerprint = fingerprint_of(result);
   result.links = links_between(result.visible, result.links);
   return result;

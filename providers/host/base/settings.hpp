@@ -14,13 +14,12 @@ namespace hipvmm::host_provider {
 
 inline constexpr int max_devices = 64;
 
-/// The environment's requests to the provider. providers/host/docs/environment.md lists the
-/// variables.
+/// Settings of the environment, which providers/host/docs/environment.md lists.
 struct settings {
   const profile* like = &profiles().front();
-  /// Of the machine, by their places in it.
+  /// Devices of the machine, each with a place from 0 on.
   int machine_devices = 2;
-  /// The places of those that the process may see, in the order of their numbers.
+  /// The places of the devices that the process has, in the order of their numbers.
   std::vector<int> visible{0, 1};
   std::size_t granularity = 2U << 20U;
   std::size_t recommended_granularity = 2U << 20U;
@@ -28,9 +27,9 @@ struct settings {
   std::size_t reported_bytes = 0;  ///< that devices name as their total
   bool is_integrated = false;      ///< devices share the memory of the host
   std::size_t address_space_bytes = 0;
-  /// Of the machine, which pinned and managed memory together fit.
+  /// The limit of pinned and managed memory together.
   std::size_t host_bytes = std::numeric_limits<std::size_t>::max();
-  /// Of each device that hipMemGetInfo does not report as free.
+  /// Bytes of each device that hipMemGetInfo does not report as free.
   std::size_t hidden_bytes = 0;
   /// links[d] has bit p set when device d reaches device p over a peer link.
   std::vector<std::uint64_t> links;
@@ -42,14 +41,11 @@ struct settings {
   bool pageable_access = false;               ///< devices reach all memory of the host
   bool fabric_handles = false;                ///< chunks may be exported to other nodes
   bool concurrent_managed_access = true;      ///< devices and the host use managed memory at once
-  /// Of all that changes the behaviour of devices and their memory, in this process and in every
-  /// other with the same.
+  /// Equal in processes in which devices and their memory behave alike.
   std::uint64_t fingerprint = 0;
 };
 
-/// Reads the environment.
-/// Throws: std::invalid_argument with a sentence naming the variable, its value and the values that
-/// it accepts.
+/// Throws: std::invalid_argument that names the variable, its value and the accepted values.
 settings read_settings();
 
 }  // namespace hipvmm::host_provider

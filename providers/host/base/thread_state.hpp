@@ -5,7 +5,6 @@
 
 namespace hipvmm::host_provider {
 
-/// The calling thread's last error and current device.
 hipError_t& last_error() noexcept;
 int& current_device() noexcept;
 

@@ -79,7 +79,7 @@ void capture_set::refuse_wait_for_device(int device) {
   if (!any() || rules_.captured_device == device_wait::no_capture) return;
   const guard lock{mutex_};
   if (rules_.captured_device == device_wait::any_capture) {
-    // Until each of them has ended: an invalidated one refuses as well.
+    // Until all have ended, because an invalidated one refuses as well.
     for (const auto& [queue, each] : streams_) lose(*each.capture);
     require(streams_.empty(), hipErrorStreamCaptureUnsupported);
     return;

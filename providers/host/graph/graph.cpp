@@ -19,7 +19,6 @@ bool uses_memory(const graph_program& program) {
                      [](const graph_form& each) { return memory_step_of(each) != nullptr; });
 }
 
-// All that an executable graph does, as one piece of work of a stream.
 class graph_operation final : public operation {
  public:
   explicit graph_operation(std::shared_ptr<const graph_program> program) noexcept
@@ -42,7 +41,7 @@ class graph_operation final : public operation {
   std::shared_ptr<const graph_program> program_;
 };
 
-// The claims of a launch, given up again unless the launch gets through.
+// The claims of a launch; their end releases them unless the launch succeeds.
 class memory_claims {
  public:
   memory_claims& operator=(memory_claims&&) = delete;
@@ -71,7 +70,7 @@ class memory_claims {
   std::vector<graph_memory_operation> done_;
 };
 
-// Frees the allocations of the program's earlier launch, if nobody else has.
+// Frees the allocations of the program's earlier launch that nobody has freed.
 graph_program frees_of(const graph_program& program) {
   graph_program frees;
   for (const graph_form& each : program.steps) {

@@ -9,21 +9,20 @@
 
 namespace hipvmm::host_provider {
 
-/// The name of a device.
 std::string name_of(const runtime& machine, int device);
 
 /// The value of hipDeviceGetAttribute. Throws: failure with hipErrorInvalidValue for an attribute
 /// without a true value.
 int attribute_of(const runtime& machine, int device, int attribute);
 
-/// Field by field the same as the attributes; zero if there is none.
+/// The fields equal the attributes; zero if there is none.
 hipDeviceProp_t properties_of(runtime& machine, int device);
 
 /// Domain, bus, device and function, as Linux writes them.
 std::string pci_address_of(const runtime& machine, int device);
 
-/// The same in every process with the same settings, and another if devices behave otherwise: a
-/// program must not believe facts there that it keeps under the UUID.
+/// Equal in processes with equal settings, and different if devices behave differently: a program
+/// that keeps facts under the UUID must not use them there.
 hipUUID uuid_of(const runtime& machine, int device) noexcept;
 
 }  // namespace hipvmm::host_provider

@@ -38,13 +38,12 @@ struct device_state {
   device_memory memory;
   stream_set streams;
   device_preferences preferences;
-  /// Whether hipSetDevice has named it, or threads have it at first: CUDA has made its primary
-  /// context then.
+  /// hipSetDevice has named it, or threads begin with it: then CUDA has made its primary context.
   std::atomic<bool> used;
 };
 
-/// All there is behind HIP in this process. Made by the first call and never destroyed, so that
-/// calls made while the process ends still work.
+/// The state of HIP in this process. Made by the first call and never destroyed, so that calls
+/// while the process ends still work.
 class runtime final : public stream_owner {
  public:
   static runtime& get();
@@ -52,7 +51,6 @@ class runtime final : public stream_owner {
   static runtime* existing() noexcept;
   runtime& operator=(runtime&&) = delete;
 
-  /// Whether the environment could be understood.
   [[nodiscard]] bool valid() const noexcept { return valid_; }
   [[nodiscard]] const settings& configuration() const noexcept { return configuration_; }
   [[nodiscard]] const profile& rules() const noexcept { return *configuration_.like; }
@@ -61,11 +59,9 @@ class runtime final : public stream_owner {
   [[nodiscard]] const device_places& places() const noexcept { return places_; }
   /// Throws: failure with `code` when there is no such device.
   device_state& device(int id, hipError_t code = hipErrorInvalidDevice);
-  /// Memory of the host that chunks may be made of.
   [[nodiscard]] device_memory& host_memory() noexcept { return host_memory_; }
   [[nodiscard]] bool linked(int a, int b) const noexcept;
   [[nodiscard]] peer_table& peers() noexcept { return peers_; }
-  /// The access of submitted work to memory.
   [[nodiscard]] device_access access() noexcept { return {addresses_, peers_}; }
 
   [[nodiscard]] address_map& addresses() noexcept { return addresses_; }
@@ -80,14 +76,13 @@ class runtime final : public stream_owner {
   [[nodiscard]] race_checker* checker() const noexcept { return checker_.get(); }
   [[nodiscard]] stream_observer* observer() const noexcept override { return checker_.get(); }
 
-  /// The stream behind a handle: null and per-thread streams are those of the current device.
-  /// Throws: failure with `code` for a stale or forged one, without it with the profile's.
+  /// Null and per-thread streams are those of the current device. Throws: failure with `code`, or
+  /// without it the profile's code, for a stale or forged handle.
   std::shared_ptr<stream_queue> stream(hipStream_t handle, hipError_t code);
   std::shared_ptr<stream_queue> stream(hipStream_t handle) {
     return stream(handle, rules().destroyed_stream);
   }
   [[nodiscard]] bool has_stream(hipStream_t handle) const;
-  /// Counts a call that names a stream that is not there.
   void note_stale_stream() noexcept { stale_stream_calls_.fetch_add(1, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t stale_stream_calls() const noexcept {
     return stale_stream_calls_.load(std::memory_order_relaxed);
@@ -97,17 +92,16 @@ class runtime final : public stream_owner {
   std::shared_ptr<event_state> event(hipEvent_t handle);
   using stream_owner::submit;
   hipError_t submit(stream_queue& queue, std::unique_ptr<operation> work, completion how) override;
-  /// Submits work whether or not the stream is captured: nothing is recorded.
+  /// Submits work even if the stream is captured, and records nothing.
   hipError_t submit_beside_capture(stream_queue& queue, std::unique_ptr<operation> work);
   [[nodiscard]] std::vector<position> ahead_of(const stream_queue& target) override;
   void forget_capture(const stream_queue& closed) override;
   void retire(stream_queue& drained) override;
-  /// Waits for all work submitted to any device so far.
   void wait_all() const;
-  /// The first error not yet reported of a stream that was waited for, and with the null stream of
-  /// the blocking streams, for which it waits; all of them count as reported then.
+  /// The first error that was not reported of a stream after a wait for it; for the null stream
+  /// also of the blocking streams, for which it waits. All of them then count as reported.
   hipError_t take_errors(stream_queue& awaited);
-  /// Frees an allocation, or forgets a registration, whose users have been waited for.
+  /// Ends an allocation or a registration. Pre: its users have finished.
   void end(const tracked_range& allocation);
 
  private:

@@ -13,7 +13,6 @@
 namespace hipvmm::host_provider {
 namespace {
 
-// Set while a thread runs a host function or callback.
 thread_local bool inside_host_function = false;
 
 struct gate {
@@ -28,8 +27,8 @@ struct gate {
   }
 };
 
-// Never destroyed: workers outlive main. No static of the function: fork() beside the thread that
-// makes it would leave it locked in the child.
+// Never destroyed, because workers outlive main. Not a static variable of the function: fork()
+// while another thread makes it would leave its lock held in the child.
 constinit std::atomic<gate*> the_gate{nullptr};
 
 gate& worker_gate() {
@@ -203,7 +202,7 @@ void stream_queue::note(const std::vector<position>& after) {
 
 std::uint64_t stream_queue::append(std::unique_lock<std::mutex>& lock, entry next) {
   require(!closed_, hipErrorInvalidHandle);  // destroyed by another thread in the meantime
-  // Noted only once nothing can fail any more: work never submitted comes after nothing.
+  // Recorded when nothing can fail any more: work that was never submitted comes after nothing.
   std::optional<stream_clock> clock;
   if (!next.after.empty()) clock = clock_behind(next.after);
   if (!started_) {

@@ -32,7 +32,7 @@ class own_streams {
 
  private:
   // In a child after fork the inherited streams have no workers, and their condition variables may
-  // have waiters that no longer exist: they cannot be destroyed, only left.
+  // have waiters that do not exist: they cannot be destroyed, and are leaked.
   void leave_inherited() {
     if (std::exchange(has_left_streams, false)) {
       static_cast<void>(new auto{std::exchange(streams_, {})});
