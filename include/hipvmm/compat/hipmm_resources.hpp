@@ -134,7 +134,7 @@ class cuda_memory_resource final : public resource_of<hipvmm::mr::hip_resource> 
   cuda_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
 };
 
-/// A managed_resource: HIP allocates on the current device.
+/// HIP allocates on the current device.
 class managed_memory_resource final : public resource_of<hipvmm::mr::managed_resource> {
  public:
   managed_memory_resource() : resource_of{std::in_place} {}

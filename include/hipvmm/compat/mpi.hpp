@@ -47,15 +47,16 @@ struct mpi_options : communicator_options {
 /// - Messages between each two ranks, nonblocking and polled; their errors are returned. The limit
 ///   begins anew with each message that arrives. From 64 ranks on, all_gather(), and all_to_all()
 ///   of small pieces, take as many rounds as P has bits instead of P - 1 messages.
-/// - transfer() returns when all has arrived, or is on its way from pinned memory to the device.
+/// - transfer() returns when all data has arrived, or is on its way from pinned memory to the
+///   device.
 /// - A rank that calls another function or passes other sizes is found by its messages, or by the
 ///   limit. Each rank_error ends the use of the communicator; make another one.
 /// - If an exception ends a rank's communicator, the other ranks see it as lost at once.
-/// - If a rank dies, Open MPI's mpirun ends all others by default. Otherwise they see an error of
-///   MPI, or the limit.
+/// - If a rank dies, Open MPI's mpirun ends all others by default. Otherwise they get an error of
+///   MPI, or wait until the limit.
 /// - After rank_error of a transfer that is not staged, MPI may still use the memory of its pieces:
 ///   keep it until MPI_Finalize or the end of the process.
-/// - Another thread than that of MPI_Init needs MPI_THREAD_SERIALIZED.
+/// - Calls from another thread than that of MPI_Init need MPI_THREAD_SERIALIZED.
 /// - After MPI_Finalize, and in a child of fork(), each call throws rank_error of lost; the object
 ///   may end then.
 class mpi_communicator final : public communicator {

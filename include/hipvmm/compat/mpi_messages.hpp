@@ -229,7 +229,7 @@ class mpi_link {
              " did not take part within " + std::to_string(limit_.count()) +
              " ms; see whether they failed or wait elsewhere, and end the program");
   }
-  /// Receives without an answer are cancelled, so that their memory is not written later.
+  /// Cancels receives that have no message yet, so that their memory is not written later.
   static void cancel(std::vector<mpi_message>& messages) noexcept {
     for (mpi_message& each : messages) {
       if (each.request == MPI_REQUEST_NULL || !each.is_received) continue;
@@ -312,7 +312,7 @@ class mpi_link {
     while (hear(answer_tag, from, what)) {
       if (from != suspect_) continue;
       require_same_function(from, what.tag);
-      // In an earlier call it is late itself.
+      // A rank in an earlier call is late itself.
       if (what.tag == tag_) suspect_ = what.awaited < 0 || !asks ? -1 : ask(what.awaited);
     }
     if (asks && suspect_ < 0) suspect_ = ask(awaited);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Memory that grows, registered with communicators of NCCL or RCCL, one source for both.
 
 #include <algorithm>
 #include <chrono>
@@ -43,9 +42,9 @@ namespace hipvmm {
 /// - Memory must not shrink while another rank may still use it. NCCL's calls have ended on all
 ///   ranks when the streams have passed them and a barrier.
 /// - Chunks of another device than the communicator's are left out.
-/// - Calls for a nonblocking communicator, which NCCL continues after they return, are awaited up
-///   to the communicator's limit. Beyond it they fail, and the communicator is not called again:
-///   remove_communicator(), then ncclCommAbort.
+/// - NCCL continues calls for a nonblocking communicator after they return. Each is awaited up to
+///   the communicator's limit, also when memory is mapped or unmapped. Beyond it the call fails,
+///   and the communicator is not called again: remove_communicator(), then ncclCommAbort.
 class nccl_registration final : public library_registrar {
  public:
   /// Throws: unsupported if NCCL is older than 2.19, at run time or when this was compiled, or if
@@ -71,10 +70,8 @@ class nccl_registration final : public library_registrar {
                         std::to_string(device.ordinal()) + ": set it to one, or to 0"};
   }
 
-  /// Registers all present and future mappings with `ranks`. Not collective. If `ranks` is
-  /// nonblocking, the limit holds for each call of NCCL, also when memory grows or goes, as in
-  /// nccl_communicator.
-  /// Pre: the caller calls remove_communicator() before it destroys or aborts it.
+  /// Registers all present and future mappings with `ranks`. Not collective. Pre: the caller calls
+  /// remove_communicator() before it destroys or aborts `ranks`.
   /// Throws: std::invalid_argument if it was added already, or for a limit of 0; rank_error of
   /// timeout; std::runtime_error with NCCL's text. Then nothing is registered with it.
   void add_communicator(ncclComm_t ranks, const communicator_options& options = {}) {
@@ -104,8 +101,8 @@ class nccl_registration final : public library_registrar {
     if (refused.call != nullptr) warn(refused.call, refused.text());
   }
 
-  /// Registers [address, address + bytes), which may span chunks, as one buffer of `ranks`. The
-  /// registration ends with the first of its chunks that goes, or with the communicator.
+  /// Registers [address, address + bytes), which may span chunks, as one buffer of `ranks`, until
+  /// the first of its chunks is unmapped or the communicator removed.
   /// Throws: std::out_of_range if not all of it is mapped; std::invalid_argument if the
   /// communicator was not added, or for 0 bytes; rank_error of timeout; std::runtime_error with
   /// NCCL's text.
@@ -115,9 +112,9 @@ class nccl_registration final : public library_registrar {
   }
 
 #if HIPVMM_NCCL_DECLARES_WINDOWS
-  /// Collective: every rank registers as many bytes as a window (ncclCommWindowRegister), with
-  /// NCCL's flags. The window ends with the first of its chunks that goes, or with the
-  /// communicator, in this rank alone: all ranks must have stopped using it before.
+  /// Collective: every rank registers a window of as many bytes (ncclCommWindowRegister), with
+  /// NCCL's flags. It ends, in this rank alone, when the first of its chunks is unmapped or the
+  /// communicator removed: all ranks must have stopped using it before.
   /// Pre: the caller does not hold lock(), and is in no ncclGroupStart(). Ranks that are threads of
   /// one process have an nccl_registration each, because lock() is held until all ranks have come,
   /// even with a nonblocking communicator.
