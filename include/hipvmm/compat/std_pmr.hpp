@@ -12,7 +12,7 @@ namespace hipvmm::mr {
 /// the standard library.
 /// - It allocates by allocate_sync() and deallocates by deallocate_sync(), so a container that
 ///   deallocates while devices use the memory waits as the upstream does.
-/// - It does not own the upstream, which must outlive it, and is as thread-safe as the upstream.
+/// - It does not own the upstream, which must outlive it. It is as thread-safe as the upstream.
 /// - Differs from the upstream: it returns an address for zero bytes.
 class std_pmr_adaptor : public std::pmr::memory_resource {
  public:
