@@ -60,6 +60,7 @@ struct resource_object {
   /// Guards the bins of all resources, and is held while uses() reads them, so that no two threads
   /// make a circle of their resources.
   [[nodiscard]] static std::mutex& bins_mutex() noexcept;
+  /// Pre: bins_mutex() is locked.
   [[nodiscard]] bool uses(const resource_object& other) const noexcept;
 
   /// Throws: invalid_handle, which names both kinds, if the resource is no `Resource`.

@@ -80,6 +80,7 @@ class graph {
   const std::shared_ptr<launch_order> order_ = std::make_shared<launch_order>();
 };
 
+/// Thread-safe.
 class graph_exec {
  public:
   graph_exec(graph_program program, unsigned long long flags, std::shared_ptr<launch_order> order);
