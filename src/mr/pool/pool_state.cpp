@@ -250,7 +250,7 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   bool taken = false;
   if (!is_possible) {
     // Refused below.
-  } else if (user.thread() == 0 && !user.makes_fences()) {
+  } else if (user.thread() == 0 && !user.newest_fence().is_made_by_frees()) {
     if (is_captured(user)) return refused(pool::captured_stream);
     taken = allocator.deallocate(user, *offset, held);
   } else {

@@ -129,8 +129,8 @@ class block_allocator {
   void empty_all_caches();
 
   /// Deallocates and makes a fence at once, for a stream in which later calls cannot make one: a
-  /// per-thread stream, or one that makes_fences(). Throws: std::invalid_argument while it is
-  /// captured.
+  /// per-thread stream, or one whose frees make the newest fence. Throws: std::invalid_argument
+  /// while it is captured.
   bool deallocate_and_record(stream_state& user, std::size_t offset, std::size_t bytes);
   struct allocation {
     std::size_t bytes;

@@ -30,7 +30,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
   std::optional<detail::counted_scope> carrier{std::in_place, blocks_.blocks_in_transit};
   // If other threads empty a cache, its memory counts as freed without a fence: so it gets none.
-  const bool is_single = state.makes_fences();
+  const bool is_single = state.newest_fence().is_made_by_frees();
   const auto batch_size = [&] {
     return is_single || blocks_.waiting_requests.load() != 0 ? 1 : wanted;
   };

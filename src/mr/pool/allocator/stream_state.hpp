@@ -9,12 +9,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "mr/pool/allocator/block.hpp"
+#include "mr/pool/allocator/newest_fence.hpp"
 #include "mr/pool/allocator/small_blocks.hpp"
 #include "mr/pool/backend/backend.hpp"
 
@@ -24,13 +22,9 @@ namespace hipvmm::mr::pool {
 /// - Time in a stream is counted in epochs. Freed memory carries the current epoch, and each fence
 ///   ends one. A fence that is done covers all memory with its epoch or an older one.
 /// - No HIP call is made, and no event exists, before another stream needs the memory, except in a
-///   stream that may vanish.
-/// - HIP gets a stream that may vanish (fence_source::may_vanish) only in calls of the pool that
-///   got it. Once another stream has needed its memory, each free in it first makes a fence there,
-///   the newest fence. That covers all that was freed in the stream until the next free. Memory
-///   freed without one needs a fence for all devices.
+///   stream that may vanish (newest_fence.hpp).
 /// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
-///   fence, which has a lock of its own.
+///   fence.
 class stream_state : public block_owner {
  public:
   enum class kind {
@@ -67,7 +61,7 @@ class stream_state : public block_owner {
   std::uint64_t advance_epoch() noexcept { return epoch_++; }
   /// Records a free and returns its epoch. `has_fence`: the newest fence covers it.
   std::uint64_t note_free(bool has_fence) noexcept {
-    if (!has_fence && may_vanish_) ++without_fence_;
+    if (!has_fence && may_vanish_) newest_fence_.note_uncovered_free();
     return newest_ = is_idle() ? 0 : epoch_;
   }
   /// The epoch of the newest free; 0 when there was none.
@@ -138,39 +132,11 @@ class stream_state : public block_owner {
   }
   /// Whether the stream may vanish. Constant while the state is in use.
   [[nodiscard]] bool may_vanish() const noexcept { return may_vanish_; }
-  /// Whether a free in a stream that may vanish makes the newest fence. Thread-safe.
-  [[nodiscard]] bool makes_fences() const noexcept {
-    return makes_fences_.load(std::memory_order_relaxed);
-  }
+  /// Of a stream that may vanish.
+  [[nodiscard]] pool::newest_fence& newest_fence() noexcept { return newest_fence_; }
   /// Whether a free calls HIP, for a capture or to make a fence. Thread-safe.
-  [[nodiscard]] bool free_asks_hip() const noexcept { return may_be_captured() || makes_fences(); }
-  /// The newest fence of a stream that may vanish, nullptr before the first; nullopt if it does not
-  /// cover all that was freed: then frees make fences from now on. Thread-safe.
-  [[nodiscard]] std::optional<std::shared_ptr<const fence>> newest_fence() {
-    const std::lock_guard lock{newest_fence_mutex_};
-    if (covered_ == without_fence_) return newest_fence_;
-    makes_fences_.store(true, std::memory_order_relaxed);
-    return std::nullopt;
-  }
-  /// Whether the newest fence of a stream that may vanish covers all that was freed. Thread-safe.
-  [[nodiscard]] bool is_covered() {
-    const std::lock_guard lock{newest_fence_mutex_};
-    return covered_ == without_fence_;
-  }
-  /// Makes the newest fence by `make`, one thread at a time, so that the last one made is the
-  /// newest. Returns false, and keeps the present fence, if `make` returns none. Thread-safe.
-  /// Throws: as `make`.
-  template <typename Make>
-  [[nodiscard]] bool renew_fence(Make make) {
-    std::shared_ptr<const fence> before;  // ends without the lock
-    const std::lock_guard lock{newest_fence_mutex_};
-    // Read before the fence is made, because memory freed meanwhile may have later work.
-    const std::uint64_t covered = without_fence_;
-    std::shared_ptr<const fence> made = make();
-    if (made == nullptr) return false;
-    before = std::exchange(newest_fence_, std::move(made));
-    covered_ = covered;
-    return true;
+  [[nodiscard]] bool free_asks_hip() const noexcept {
+    return may_be_captured() || newest_fence_.is_made_by_frees();
   }
 
   // A state is in use, then forgotten, then vacant, then in use by another stream.
@@ -192,11 +158,7 @@ class stream_state : public block_owner {
     id_ = id;
     thread_ = thread;
     may_vanish_ = may_vanish;
-    {
-      const std::lock_guard lock{newest_fence_mutex_};
-      covered_ = without_fence_;
-    }
-    makes_fences_ = false;
+    newest_fence_.begin_anew();
     dependencies_.clear();
     end_captures(captures());
     first_epoch_ = ++epoch_;
@@ -216,11 +178,7 @@ class stream_state : public block_owner {
   bool may_vanish_;
   std::atomic<std::uint32_t> captures_{0};
   std::atomic<std::uint32_t> ended_captures_{0};
-  std::atomic<bool> makes_fences_{false};
-  std::atomic<std::uint64_t> without_fence_{0};  // frees without a fence so far
-  std::mutex newest_fence_mutex_;
-  std::shared_ptr<const fence> newest_fence_;
-  std::uint64_t covered_ = 0;  // how many of these the newest fence covers
+  pool::newest_fence newest_fence_;
   std::uint64_t epoch_ = 1;
   std::uint64_t first_epoch_ = 0;
   std::uint64_t newest_ = 0;

@@ -88,15 +88,15 @@ stream_state* stream_timeline::with_id(std::size_t id) noexcept {
 }
 
 bool stream_timeline::renew_fence(stream_state& whose) {
-  return whose.renew_fence([&] { return source_.fence_for(whose.stream()); });
+  return whose.newest_fence().renew([&] { return source_.fence_for(whose.stream()); });
 }
 
 std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose,
                                                          const stream_state* caller) {
   if (whose.is_all_streams()) return source_.fence_for_all();
   if (!whose.may_vanish()) return source_.fence_for(whose.stream());
-  if (&whose == caller && !whose.is_covered() && !renew_fence(whose)) return nullptr;
-  std::optional<std::shared_ptr<const fence>> newest = whose.newest_fence();
+  if (&whose == caller && !whose.newest_fence().covers_all() && !renew_fence(whose)) return nullptr;
+  std::optional<std::shared_ptr<const fence>> newest = whose.newest_fence().get();
   if (!newest) return source_.fence_for_gone();
   // No fence yet: the memory is surplus of a growth, which no work of the stream has used.
   return *newest != nullptr ? *newest : std::make_shared<passed_fence>();
