@@ -42,69 +42,66 @@ slow_path::slow_path(pool_blocks& all_blocks, pool_backing& backing, stream_stat
       maintenance_{all_blocks, backing, turn_} {}
 
 std::optional<std::size_t> slow_path::serve() {
-  // Other threads may take the awaited memory while they have the lock.
-  constexpr int most_waits = 16;
+  const detail::profiler_range range{"hipvmm pool: slow path"};
+  blocks_.empty_caches(user_);
+  do {
+    require_awake();
+    pass_ = {backing_.memory.reclaimed_so_far(), turn_.times_away()};
+    if (waited_) uncover_free_memory();
+    if (const auto found = take_free()) return found;
+    if (const auto found = add_backing()) return found;
+  } while (wait_for_memory());
+  if (pass_.refused) throw out_of_memory{*pass_.refused};
+  return std::nullopt;
+}
+
+std::optional<std::size_t> slow_path::take_free() {
+  // Other threads may have freed or added memory while this one waited for its turn.
+  if (const auto found = take_own(pool_source::own_stream)) return found;
+  blocks_.empty_caches(states_);
+  if (const auto found = take_followed()) return found;
+  if (const auto found = take_passed()) return found;
+  if (may_wait()) {
+    if (const auto found = wait_for_all_streams()) return found;
+    if (const auto found = wait_briefly()) return found;
+  }
+  return take_run();
+}
+
+std::optional<std::size_t> slow_path::add_backing() {
+  std::optional<std::size_t> grown;
+  pass_.refused = detail::refusal_of([&] { grown = grow(); });
+  // GCC 12 lets grow() write to `grown` before it throws (-O3), so that alone says nothing.
+  return pass_.refused ? std::nullopt : grown;
+}
+
+bool slow_path::wait_for_memory() {
   // Bounds the scans, because other threads may free memory without end.
   constexpr int most_scans = 64;
-  const detail::profiler_range range{"hipvmm pool: slow path"};
-  int scans = 0;
-  detail::retry_rounds rounds;
-  std::optional<out_of_memory> refused;
-  blocks_.empty_caches(user_);
-  for (;;) {
-    require_awake();
-    const std::uint64_t reclaimed = backing_.memory.reclaimed_so_far();
-    refused.reset();
-    if (waited_) uncover_free_memory();
-    const unsigned times_away = turn_.times_away();
-    missed_a_run_ = false;
-    // Other threads may have freed or added memory while this one waited for its turn.
-    if (const auto found = take_own(pool_source::own_stream)) return found;
-    blocks_.empty_caches(states_);
-    if (const auto found = take_followed()) return found;
-    if (!relaxed_) relaxed_.emplace();
-    blocks_.streams.record_missing_fences(states_, &user_, &without_fence_);
-    maintenance_.poll_fences(states_);
-    if (maintenance_.collect_reusable(states_, waited_)) {
-      if (const auto found = take_own(waited_ ? pool_source::waited : pool_source::opportunistic))
-        return found;
-    }
-    for (int i = 0; i < most_waits && may_wait() && wait_for_all_streams(); ++i) {
-      static_cast<void>(maintenance_.collect_reusable(states_, true));
-      if (const auto found = take_own(pool_source::waited)) return found;
-    }
-    if (const auto found = wait_briefly()) return found;
-    if (const auto found = take_run()) return found;
-    decltype(grow()) grown;
-    refused = detail::refusal_of([&] { grown = grow(); });
-    // GCC 12 lets grow() write to `grown` before it throws (-O3), so that alone says nothing.
-    if (!refused && grown) return grown;
-    if (refused && !std::exchange(is_memory_short_, true)) continue;
-    // Whether the scan saw all free memory.
-    const bool was_whole =
-        !missed_a_run_ && turn_.times_away() == times_away && !turn_.are_others_away();
-    // The pool may lack addresses that old mappings of moved chunks still occupy.
-    if (maintenance_.unmap_old_addresses()) continue;
-    if (refused && rounds.may_help(refused->why(), backing_.memory.reclaims_left())) {
-      bool came_back = false;
-      asked_others_ = true;
-      turn_.without_lock([&] { came_back = backing_.memory.reclaim(*refused, reclaimed); });
-      if (came_back) continue;
-    }
-    if (!waited_) {
-      maintenance_.wait_for_streams(states_, &without_fence_);
-      // From now on this request claims free memory before it waits for it, and caches keep
-      // nothing, so that no other request takes that memory.
-      waited_ = true;
-      ++blocks_.waiting_requests;
-    } else if (was_whole || ++scans > most_scans) {
-      break;
-    } else {
-      turn_.wait_for_others();
-    }
+  const auto& refused = pass_.refused;
+  if (refused && !std::exchange(is_memory_short_, true)) return true;
+  // Whether the scan saw all free memory.
+  const bool was_whole =
+      !pass_.missed_a_run && turn_.times_away() == pass_.times_away && !turn_.are_others_away();
+  // The pool may lack addresses that old mappings of moved chunks still occupy.
+  if (maintenance_.unmap_old_addresses()) return true;
+  if (refused && rounds_.may_help(refused->why(), backing_.memory.reclaims_left())) {
+    bool came_back = false;
+    asked_others_ = true;
+    turn_.without_lock([&] { came_back = backing_.memory.reclaim(*refused, pass_.reclaimed); });
+    if (came_back) return true;
   }
-  if (refused) throw out_of_memory{*refused};
-  return std::nullopt;
+  if (!waited_) {
+    maintenance_.wait_for_streams(states_, &without_fence_);
+    // From now on this request claims free memory before it waits for it, and caches keep
+    // nothing, so that no other request takes that memory.
+    waited_ = true;
+    ++blocks_.waiting_requests;
+    return true;
+  }
+  if (was_whole || ++scans_ > most_scans) return false;
+  turn_.wait_for_others();
+  return true;
 }
 
 slow_path::~slow_path() {
@@ -159,25 +156,37 @@ std::optional<std::size_t> slow_path::take_followed() {
                            user_, pool_source::followed_stream);
 }
 
-bool slow_path::wait_for_all_streams() {
+std::optional<std::size_t> slow_path::take_passed() {
+  if (!relaxed_) relaxed_.emplace();
+  blocks_.streams.record_missing_fences(states_, &user_, &without_fence_);
+  maintenance_.poll_fences(states_);
+  if (!maintenance_.collect_reusable(states_, waited_)) return std::nullopt;
+  return take_own(waited_ ? pool_source::waited : pool_source::opportunistic);
+}
+
+std::optional<std::size_t> slow_path::wait_for_all_streams() {
+  // Other threads may take the awaited memory while they have the lock.
+  constexpr int most_waits = 16;
   stream_state& freed = blocks_.streams.all_streams();
-  std::uint64_t epoch = 0;
-  {
-    const state_lock lock{blocks_.mutex};
-    const block* const found = blocks_.index.best_fit(freed, request_.bytes, request_.alignment);
-    if (found == nullptr || freed.has_passed(found->epoch)) return false;
-    epoch = found->epoch;
+  for (int i = 0; i < most_waits; ++i) {
+    std::uint64_t epoch = 0;
+    {
+      const state_lock lock{blocks_.mutex};
+      const block* const found = blocks_.index.best_fit(freed, request_.bytes, request_.alignment);
+      if (found == nullptr || freed.has_passed(found->epoch)) return std::nullopt;
+      epoch = found->epoch;
+    }
+    const auto known = blocks_.streams.fence_for(freed, epoch, &user_);
+    if (!known || !turn_.wait_for(*known->point)) return std::nullopt;
+    blocks_.with_lock([&] { freed.note_passed(known->epoch); });
+    static_cast<void>(maintenance_.collect_reusable(states_, true));
+    if (const auto found = take_own(pool_source::waited)) return found;
   }
-  const auto known = blocks_.streams.fence_for(freed, epoch, &user_);
-  if (!known || !turn_.wait_for(*known->point)) return false;
-  const state_lock lock{blocks_.mutex};
-  freed.note_passed(known->epoch);
-  return true;
+  return std::nullopt;
 }
 
 std::optional<std::size_t> slow_path::wait_briefly() {
   constexpr std::chrono::microseconds between_queries{20};
-  if (!may_wait()) return std::nullopt;
   const auto now = [] { return std::chrono::steady_clock::now(); };
   // Once for a request, which may scan many times.
   if (!brief_wait_began_) brief_wait_began_ = now();

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "core/capture_mode.hpp"
+#include "core/error.hpp"
 #include "mr/pool/allocator/maintenance.hpp"
 #include "mr/pool/allocator/placement.hpp"
 #include "mr/pool/allocator/pool_backing.hpp"
@@ -33,16 +35,32 @@ class slow_path final : block_filter {
   using state_lock = pool_blocks::state_lock;
   using blocks = block_index::blocks;
   struct growth;
+  /// One pass through the steps of serve().
+  struct pass {
+    std::uint64_t reclaimed;                    // backend's count when the pass began
+    unsigned times_away;                        // turn's count when the pass began
+    bool missed_a_run = false;                  // others freed memory between the two scans
+    std::optional<out_of_memory> refused = {};  // by the device
+  };
 
   /// Throws: std::logic_error while the memory sleeps. Called at the start and after each wait,
   /// because another thread may have put the memory to sleep. A sleeping pool takes and maps
   /// nothing: suspend() has already counted its memory.
   void require_awake() const;
 
+  // The steps of serve().
+  [[nodiscard]] std::optional<std::size_t> take_free();
+  /// nullopt without a place, or if the device refused memory: then pass_.refused is set.
+  [[nodiscard]] std::optional<std::size_t> add_backing();
+  /// Waits until there may be more memory. Returns false if nothing is left to wait for.
+  [[nodiscard]] bool wait_for_memory();
+
   // The sources, one function each.
   [[nodiscard]] std::optional<std::size_t> take_own(pool_source counted);
   /// Takes the smallest block of other streams that the user's work is ordered after.
   [[nodiscard]] std::optional<std::size_t> take_followed();
+  /// Records fences, and makes the memory idle that streams have passed.
+  [[nodiscard]] std::optional<std::size_t> take_passed();
   /// Takes the smallest free block of any stream, or else the smallest run of several.
   [[nodiscard]] std::optional<std::size_t> take_run();
   [[nodiscard]] std::optional<std::size_t> grow();
@@ -53,9 +71,8 @@ class slow_path final : block_filter {
   /// Whether it may wait although other memory may exist: true for a request without a stream,
   /// because allocate_sync() and deallocate_sync() may wait.
   [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !request_.is_for_graph; }
-  /// Waits for memory freed without a stream, if that serves the request. Returns false when
-  /// there is none.
-  bool wait_for_all_streams();
+  /// Waits for memory freed without a stream, if that serves the request.
+  [[nodiscard]] std::optional<std::size_t> wait_for_all_streams();
   /// Waits for memory freed in streams, if one block of it serves a request that may wait. Work of
   /// any length may precede the free, so the wait is bounded: by the time of a new chunk times the
   /// square of held / needed bytes, a ratio of at most 4.
@@ -121,12 +138,14 @@ class slow_path final : block_filter {
   // Streams that were found in a capture, or that ended without a fence: their work cannot be
   // tracked.
   std::vector<const stream_state*> without_fence_;
+  pass pass_{};    // the present one
+  int scans_ = 0;  // that found nothing since the last resort began
+  detail::retry_rounds rounds_;
   bool asked_others_ = false;     // reclaim() may have set aside chunks of others
   bool waited_ = false;           // the last resort has begun
   bool is_memory_short_ = false;  // the source refused memory
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;
-  bool missed_a_run_ = false;  // others freed memory between two scans
-  bool may_unmap_ = true;      // false after HIP has refused
+  bool may_unmap_ = true;  // false after HIP has refused
   backing_turn turn_;
   // From the first fence on: the calls of one request change the thread's mode once.
   std::optional<detail::relaxed_captures> relaxed_;

@@ -42,7 +42,7 @@ bool slow_path::begin(growth& work) {
       rules.moves_small_chunks = is_memory_short_;
       const placement_scan found = scan_placements(blocks_.index, request_, *this, rules);
       auto plan = blocks_.plan(request_, found, rules);
-      missed_a_run_ = found.free_run.first != nullptr;
+      pass_.missed_a_run = found.free_run.first != nullptr;
       if (!plan) return false;
       work.plan = std::move(*plan);
       if (!work.plan.target.unmaps) claim_all(work);
