@@ -3,14 +3,12 @@
 
 namespace hipvmm::mr {
 
-/// Which rules let memory freed in one stream serve a request of another stream; names and meaning
+/// The rules by which memory freed in one stream may serve a request of another; names and meaning
 /// are those of HIP's pools (hipMemPoolAttr).
 struct pool_reuse {
-  /// Reuse when the requesting stream is known to be ordered after the free. It is known in any of
-  /// these cases:
-  /// - the pool made the stream wait;
-  /// - the stream waited for an event (stream_ref::wait, event::record);
-  /// - note_stream_wait() declared the wait.
+  /// Reuse when the requesting stream is known to be ordered after the free: the pool made it wait,
+  /// it waited for an event (stream_ref::wait, event::record), or note_stream_wait() declared the
+  /// wait.
   bool follow_event_dependencies = true;
   /// Reuse when the work up to the free has completed.
   bool allow_opportunistic = true;

@@ -7,7 +7,6 @@
 
 namespace hipvmm::mr {
 
-/// The use of a block of a pool's memory.
 enum class block_use : std::uint8_t {
   allocated,  ///< by a caller
   cached,     ///< freed, kept by a thread for its next request in the same stream
@@ -38,7 +37,6 @@ struct pool_snapshot {
   std::size_t address_bytes;
   std::vector<segment> segments;
 
-  /// Sum of the blocks of one use.
   [[nodiscard]] std::size_t bytes_of(block_use use) const noexcept {
     std::size_t sum = 0;
     for (const segment& one : segments)

@@ -26,7 +26,7 @@ inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_s
 struct pool_usage {
   std::size_t reserved_current;  ///< physical memory held
   std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
-  /// Allocated by callers. Blocks that a thread is just taking out of its cache count too.
+  /// Allocated by callers, with blocks that a thread is just taking out of its cache.
   std::size_t used_current;
   std::size_t used_high;  ///< highest sum of that and of the threads' caches
 };
@@ -43,8 +43,8 @@ struct pool_statistics : pool_usage {
   std::uint64_t chunks_created;
   std::uint64_t chunks_moved;
   std::uint64_t callbacks;  ///< calls of the out-of-memory callback
-  /// Requests served, by pool_source. A request served by a thread's cache is counted through the
-  /// refills of that cache.
+  /// Requests served, by pool_source. Requests served by a thread's cache count as the refills of
+  /// that cache.
   std::array<std::uint64_t, pool_source_count> served;
   struct stream_share {
     stream_ref stream;

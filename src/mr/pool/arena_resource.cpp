@@ -75,7 +75,7 @@ void arena_resource::do_deallocate_any(void* pointer, const request& freed) noex
   detail::report_exceptions([&] { state_->deallocate(freed.stream, pointer, freed.bytes); });
 }
 
-// Not the upstream's device, which it may lack: the pool's default streams are this device's.
+// The upstream may have no device, and the pool's default streams are this one's.
 std::optional<device_ref> arena_resource::do_device() const noexcept { return state_->device; }
 
 std::size_t arena_resource::trim_to(std::size_t bytes_to_keep,

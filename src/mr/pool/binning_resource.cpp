@@ -26,7 +26,6 @@ void require_same_device(std::optional<device_ref> ours, std::optional<device_re
 
 }  // namespace
 
-/// The resource that gave each block in use.
 struct binning_resource::owner_table : detail::address_table<memory_resource*> {};
 
 binning_resource::binning_resource(memory_resource* upstream)
@@ -72,7 +71,8 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
     require_same_device(common_device(), theirs);
     if (bins_.count(bytes) != 0) return;
   }
-  // Made, and destroyed if another thread was first, without the lock: both call the upstream.
+  // Made, and destroyed if another thread was first, without the lock, because both call the
+  // upstream.
   std::unique_ptr<fixed_size_resource> made;
   if (bin_resource == nullptr) {
     // The device of the other bins is made current, because another one may be.

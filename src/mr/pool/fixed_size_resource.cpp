@@ -35,7 +35,6 @@ fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t 
                                          std::size_t blocks_to_preallocate)
     : resource_adaptor{"fixed_size_resource", upstream},
       block_size_{size_of_blocks(block_size, blocks_to_preallocate)},
-      // Small blocks come from the cache of each thread.
       held_bytes_{block_size_ <= pool::largest_small_block
                       ? pool::classes.bytes[pool::classes.of(block_size_)]
                       : block_size_} {
@@ -88,7 +87,7 @@ fixed_size_resource::block_counts fixed_size_resource::statistics() const {
   return {seen.reserved_current / held_bytes_, seen.used_current / held_bytes_};
 }
 
-// Not the upstream's device, which it may lack: the pool's default streams are this device's.
+// As in arena_resource.
 std::optional<device_ref> fixed_size_resource::do_device() const noexcept { return state_->device; }
 
 std::size_t fixed_size_resource::trim_to(std::size_t blocks_to_keep,

@@ -105,7 +105,7 @@ void graph_blocks::deallocate(void* pointer, stream_ref stream,
                               detail::capture_place place) noexcept {
   const auto freed = find(pointer);
   freed->second.last_nodes = std::move(place.last);
-  // Without a node before it no work uses the block. Default streams of two threads have one
+  // Without a node before the free no work uses the block. Default streams of two threads share a
   // handle.
   freed->second.stream.reset();
   if (!freed->second.last_nodes.empty() && !stream.is_per_thread_default())
@@ -169,7 +169,7 @@ void graph_blocks::release() noexcept {
   release_idle();
 }
 
-// Each request of a capture searches all blocks: thousands, once in the life of a graph. So no
+// Searches all blocks: thousands, for each request of a capture, which is made once. So no
 // deallocation needs memory for an index.
 std::optional<std::uintptr_t> graph_blocks::best_fit(std::size_t bytes, std::size_t alignment,
                                                      const user& who) const noexcept {

@@ -14,55 +14,51 @@
 
 namespace hipvmm::mr::pool {
 
-/// The memory of graphs that are captured one after another and share it. Memory that is freed
-/// while a graph is captured belongs to the graph until the graph has ended, so no pool may have
-/// it. It serves the graph again, in the stream that had it or in one ordered after that. Not
-/// thread-safe.
+/// The memory of graphs that are captured one after another and share it. Memory that is freed in a
+/// capture serves the graph again, in the stream that had it or in one ordered after that. No pool
+/// may have it before the graph has ended. Not thread-safe.
 class graph_blocks {
  public:
-  /// Requests are rounded up to it, as PyTorch's own allocator rounds: so a graph takes no more
-  /// memory than with that.
+  /// As in PyTorch's allocator, so that a graph takes no more memory than with that.
   static constexpr std::size_t unit = 512;
 
   explicit graph_blocks(memory_resource& upstream) : upstream_{&upstream} {}
   graph_blocks& operator=(graph_blocks&&) = delete;
 
-  /// Allocates for `stream`, which is being captured or soon will, from memory of the stream or a
-  /// new segment. Throws: as the upstream; std::bad_alloc; then all is as before.
+  /// For a stream that is being captured or soon will, from its memory or a new segment. Throws: as
+  /// the upstream; std::bad_alloc; then all is as before.
   void* allocate(std::size_t bytes, std::size_t alignment, stream_ref stream);
   /// The same without a new segment; nullptr if no memory is large enough. With `place`, the place
-  /// of `stream` in its capture, memory that other streams freed before that serves too.
+  /// of `stream` in its capture, also memory that other streams freed before that.
   void* try_allocate(std::size_t bytes, std::size_t alignment, stream_ref stream,
                      const detail::capture_place* place);
-  /// Adds a segment of the upstream, free for `stream`, or for all. `bytes`: its size, which is
-  /// segment_bytes() of the request. Throws: std::bad_alloc, after it has returned the memory.
+  /// A segment of the upstream, of segment_bytes(), free for `stream` or for all. Throws:
+  /// std::bad_alloc, after it has returned the memory.
   void add_segment(void* memory, std::size_t bytes, std::size_t alignment,
                    std::optional<stream_ref> stream);
   [[nodiscard]] static std::size_t segment_bytes(std::size_t bytes) noexcept;
-  /// The permitted reuse of a freed block.
   enum class reuse {
     at_once,            ///< for its stream
     after_the_capture,  ///< when the capture has ended: other streams use it too
     after_another       ///< when the next capture, to which it may belong, has ended
   };
-  /// The size of the block, which allocate() rounded up; 0 if no allocation begins there.
+  /// 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;
   /// The second overload: the block serves `stream` at once, and streams of the capture that are
   /// ordered after `place`. Pre: size_of() is not 0.
   void deallocate(void* pointer, reuse next) noexcept;
   void deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
-  /// The same for a block that is free for its stream when `passed` is done; without an event when
-  /// release_idle() is called.
+  /// Reuse when `passed` is done, or without an event at release_idle().
   void deallocate_after(void* pointer, std::optional<event> passed) noexcept;
-  /// A capture has ended: frees the blocks of reuse::after_the_capture.
+  /// Frees the blocks of reuse::after_the_capture.
   void end_capture() noexcept;
-  /// Another capture begins, whose graph never runs beside the others': all that is not allocated
+  /// Another capture begins, whose graph never runs beside the others'. All that is not allocated
   /// serves any of its streams, except blocks of reuse::after_another, which wait for the next.
   void start_over() noexcept;
   /// Returns segments without an allocated block to the upstream, which reuses them after all
   /// present work of the devices. Returns whether none is left. Pre: no capture is under way.
   bool release_idle() noexcept;
-  /// Returns all segments in the same way, with their allocations.
+  /// The same for all segments, with their allocations.
   void release() noexcept;
   void swap(graph_blocks& other) noexcept;
   [[nodiscard]] std::size_t held_bytes() const noexcept { return held_bytes_; }
@@ -78,16 +74,15 @@ class graph_blocks {
     std::optional<event> passed = std::nullopt;  // if others use it
   };
   using blocks = std::map<std::uintptr_t, block>;
-  /// A stream that requests a block; `earlier`: all nodes before its place, sorted.
+  /// `earlier`: all nodes before the stream's place, sorted.
   struct user {
     stream_ref stream;
     const std::vector<hipGraphNode_t>* earlier;
     [[nodiscard]] bool may_have(const block& one) const noexcept;
   };
 
-  /// Frees the blocks with an event that is done.
   void free_passed() noexcept;
-  /// Returns the address of the smallest run of blocks that is large enough.
+  /// The address of the smallest run of blocks that is large enough.
   [[nodiscard]] std::optional<std::uintptr_t> best_fit(std::size_t bytes, std::size_t alignment,
                                                        const user& who) const noexcept;
   /// Begins a block at an address. Throws: std::bad_alloc.

@@ -69,7 +69,7 @@ struct graph_pool::state {
 
 namespace {
 
-/// The place of `stream`; a thread's default stream is taken for the one on `device`.
+/// A thread's default stream is the one on `device`.
 detail::capture_place place_of(stream_ref stream, std::optional<device_ref> device) {
   std::optional<scoped_device> scope;
   if (device && stream.is_per_thread_default()) scope.emplace(*device);

@@ -17,7 +17,6 @@
 
 namespace hipvmm::mr {
 
-/// The bounds of a pool.
 struct pool_bounds {
   device_ref device;
   const char* kind;          ///< "vmm_pool_resource"
@@ -29,9 +28,9 @@ struct pool_bounds {
   std::size_t free;          ///< bytes of the device
 };
 
-/// The cause of a refusal. `refused`: the backend's refusal, or null. Returns the first of these
-/// that is true: alignment, limit (or the whole device, or all addresses), the backend's refusal
-/// (fragmentation, if idle memory would suffice), addresses, alignment again, fragmentation.
+/// The first of these causes that is true: alignment, limit (or the whole device, or all
+/// addresses), the backend's refusal (fragmentation, if idle memory would suffice), addresses,
+/// alignment again, fragmentation. `refused`: the backend's refusal, or null.
 [[nodiscard]] inline shortage shortage_of(const pool::request& request, const pool_statistics& now,
                                           const pool_bounds& bounds, std::size_t largest_place,
                                           const shortage* refused) {
@@ -113,7 +112,6 @@ struct pool_bounds {
   for (std::size_t i = 0; i < now.served.size(); ++i)
     text += line(std::to_string(now.served[i]), source_names[i]);
   text += "free, by the stream that gave it back\n";
-  // A screen has no room for more.
   constexpr std::size_t most_streams = 8;
   std::vector<pool_statistics::stream_share> streams = now.streams;
   if (!streams.empty())

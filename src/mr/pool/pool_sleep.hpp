@@ -31,8 +31,7 @@ class pool_sleep final : detail::sleep_participant {
         refusal_{tag ? tag->state()->refusal("vmm_pool_resource") : std::string{}},
         membership_{tag, *this} {}
 
-  /// Throws: std::logic_error while the pool sleeps, suspend() or resume() is at work on it, or the
-  /// memory may be evicted.
+  /// Throws: std::logic_error while it sleeps, falls asleep or wakes, or may be evicted.
   void require_awake(const char* function) const {
     if (blocks_.is_asleep()) throw std::logic_error{membership_.refusal(function)};
     membership_.require_awake(function);
@@ -43,14 +42,13 @@ class pool_sleep final : detail::sleep_participant {
   void end() noexcept { membership_.end(); }
 
  private:
-  /// Runs `work` on the region while no other thread uses the backend.
   template <typename Work>
   auto with_chunks(Work work) const {
     return blocks_.with_backend([&] { return work(participant()); });
   }
 
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
-    // The pool may be awake, and a trim of another thread give it another region.
+    // The pool may be awake, and a trim in another thread may change the region.
     return with_chunks([](const detail::sleep_participant& held) { return held.addresses_of(); });
   }
   [[nodiscard]] device_ref device() const noexcept override {
@@ -71,10 +69,10 @@ class pool_sleep final : detail::sleep_participant {
     participant().each_asleep(found);
   }
   [[nodiscard]] std::vector<detail::sleeping_range> contents() override {
-    // To copy this many unused bytes too costs less than another copy.
+    // A copy of so many unused bytes costs less than another copy call.
     constexpr std::size_t gap_to_copy = 64 * KiB;
     std::vector<detail::sleeping_range> result;
-    // The order checker would take the copy of the bytes between for a use of freed memory.
+    // The order checker would take a copy of the bytes between for a use of freed memory.
     const std::size_t most_between = detail::is_order_checked() ? 0 : gap_to_copy;
     std::size_t backed_end = 0;  // of the last listed block
     std::size_t copied_end = 0;
@@ -112,7 +110,7 @@ class pool_sleep final : detail::sleep_participant {
   void apply_rights() override { participant().apply_rights(); }
   void finish_waking() noexcept override { participant().finish_waking(); }
 
-  /// The region's, which is another region after a release of all memory with its addresses.
+  /// A release of all memory with its addresses replaces the region.
   [[nodiscard]] detail::sleep_participant& participant() const {
     return detail::sleep_participant_of(memory_.chunk_region());
   }

@@ -24,8 +24,8 @@ constexpr std::size_t in_units(std::size_t bytes) noexcept {
   return (bytes + pool::block_allocator::unit - 1) & ~(pool::block_allocator::unit - 1);
 }
 
-/// Calls `note` with `stream`, and without one if there is none or HIP fails. The pool takes
-/// default streams for its device's, the checker for the current device's.
+/// Calls `note` with `stream`, or without one if there is none or HIP fails. The pool takes default
+/// streams for its device's, the checker for the current device's.
 template <typename Note>
 void note_in(std::optional<stream_ref> stream, device_ref device, Note note) noexcept {
   try {
@@ -296,8 +296,8 @@ void pool_state::deallocate(void* pointer) {
   const auto found = allocator.find(*offset);
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
-  // The call names no stream. If the one of the allocation is not known, or may have vanished, the
-  // memory waits for all work, as in hipFree. A per-thread stream is this thread's.
+  // If the allocation's stream is not known, or may have vanished, the memory waits for all work,
+  // as in hipFree. A per-thread stream is this thread's.
   const bool is_unknown =
       found->user == nullptr || found->user->is_idle() || found->user->may_vanish();
   deallocate(is_unknown ? std::nullopt : std::optional{found->user->stream()}, pointer,

@@ -27,11 +27,9 @@
 
 namespace hipvmm::mr {
 
-/// Reports to the allocator of a pool how the program orders streams through hipvmm's streams and
-/// events.
+/// Reports to a pool's allocator how the program orders streams by hipvmm's streams and events.
 class order_watch final : private detail::stream_watcher {
  public:
-  /// `device`: the device whose default streams the allocator knows.
   order_watch(pool::block_allocator& allocator, device_ref device)
       : allocator_{allocator}, device_{device} {
     detail::watch_streams(*this);
@@ -60,14 +58,12 @@ class order_watch final : private detail::stream_watcher {
   device_ref device_;
 };
 
-/// The name of a pool in messages, and the text of its refusals.
 struct pool_messages {
   const char* name;
   const char* limit_name;  ///< the setting of its maximum
   std::string (*describe)(const pool_statistics& now, std::size_t maximum);
 };
 
-/// The parts of a pool: memory, fences, their allocator, and the user's settings.
 struct pool_state {
   pool_state(const pool_messages& texts, device_ref owner,
              std::unique_ptr<pool::addressed_backend> from, std::size_t maximum_bytes,
@@ -81,13 +77,13 @@ struct pool_state {
     const scoped_device own{device};  // a thread has such a stream on each device
     return detail::is_captured(stream);
   }
-  // The functions that each request goes through take an optional stream by reference: one in
-  // registers stalls, because its parts are stored one by one and loaded at once.
+  // Functions of each request take an optional stream by reference: one in registers stalls,
+  // because its parts are stored one by one and loaded at once.
   /// Without a stream, memory that any stream may use at once.
   void* allocate(const std::optional<stream_ref>& stream, std::size_t bytes,
                  std::size_t alignment) {
-    // Only HIP knows of a capture, so each request queries it: only memory that nothing uses may go
-    // into a graph. The legacy stream is never captured.
+    // Each request asks HIP for a capture, because only memory that nothing uses may go into a
+    // graph. The legacy stream is never captured.
     if (stream && !stream->is_default() && is_captured(*stream))
       return allocate_for_graph(*stream, bytes, alignment);
     const bool has_cache =
@@ -104,24 +100,21 @@ struct pool_state {
   void* allocate_cached(stream_ref stream, std::size_t bytes);
   [[gnu::noinline]] void* allocate_uncached(const pool::block_allocator::cache_user& user,
                                             std::size_t bytes);
-  /// Deallocates by the threads' caches. Returns false, with nothing done, for memory that does not
-  /// go into a cache.
+  /// Returns false, with nothing done, for memory that does not go into a cache.
   bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
-  /// Allocates by `allocate`, and retries as long as the out-of-memory callback requests it.
+  /// Retries `allocate` as long as the out-of-memory callback requests it.
   template <typename Allocate>
   void* serve(const pool::request& wanted, Allocate allocate);
-  /// The refusal of a request. `refused`: the backend's exception, if it threw.
+  /// `refused`: the backend's exception, if it threw.
   [[nodiscard]] out_of_memory explain(const pool::request& wanted,
                                       const std::optional<out_of_memory>& refused);
-  /// Whether the stream is being captured, so that memory freed in it belongs to a graph. Asks HIP
-  /// only if the pool served it in a capture.
+  /// Whether frees in the stream belong to a graph. Asks HIP only if it had memory in a capture.
   [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
-  /// Reports to the error handler memory that was not deallocated.
   void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();
   [[nodiscard]] std::string report();
   [[nodiscard]] pool_snapshot snapshot();
-  /// Offset of `pointer` in the pool's addresses; nullopt when it is not in them.
+  /// nullopt if `pointer` is not in the pool's addresses.
   [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     const std::size_t offset = on_slabs ? memory->offset_of(address) : address - allocator.base();
@@ -131,8 +124,8 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// All return false, after a report, if the memory was not deallocated. Without a stream the
-  /// memory waits for all work.
+  /// Returns false, after a report, if none was deallocated. Without a stream it waits for all
+  /// work.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes);
   bool deallocate(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes) {
@@ -141,10 +134,10 @@ struct pool_state {
     return deallocate_in(stream, pointer, bytes);
   }
   void deallocate(void* pointer);
-  // The reports of each allocation: to the host provider's order checker, and as memory events.
-  // For the checker an allocation is noted after the pool has made it and a deallocation before:
-  // between the two nobody else can have the memory. The event of a deallocation is reported when
-  // the pool has accepted it, with the time from before.
+  // Report to the host provider's order checker, and as memory events. For the checker an
+  // allocation is noted after the pool has made it and a deallocation before: between the two
+  // nobody else can have the memory. The event of a deallocation is reported when the pool has
+  // accepted it, with the time from before.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
                                        const std::optional<stream_ref>& stream);
   [[gnu::cold]] bool deallocate_observed(const std::optional<stream_ref>& stream, void* pointer,
@@ -159,25 +152,23 @@ struct pool_state {
     if (waiter != other)
       allocator.add_dependency(allocator.state_of(waiter), allocator.state_of(other));
   }
-  /// Makes the library's background worker release memory held beyond the threshold when its last
-  /// use is over. Without a worker, releases all that it can now.
+  /// The background worker releases memory beyond the threshold when its last use is over. Without
+  /// a worker, releases all that it can now.
   void release_excess();
-  /// Does the same after a cache took the freed memory: soon, not at once, because a cache that is
+  /// The same after a cache took the freed memory: soon, not at once, because a cache that is
   /// emptied after each deallocation would be useless.
   void release_cached_excess();
-  /// Does the same for old addresses of chunks that have moved.
+  /// The same for old addresses of chunks that have moved.
   void unmap_in_background() noexcept;
   /// The worker's part of all three, a few chunks at a time.
   void release_some() noexcept;
-  /// From now on waits are for all devices, because the upstream's rights are not known.
+  /// Waits are for all devices, because the upstream's rights are not known.
   void expect_all_devices();
-  /// Reports memory that is still allocated to the error handler; returns false when there is some.
+  /// Reports memory that is still allocated; returns false if there is some.
   bool ends_unused() noexcept;
-  /// Waits for the devices without access whose streams have freed memory. The end of the backend
-  /// waits for the others.
+  /// The end of the backend waits for the devices with access.
   void wait_for_devices_without_access() noexcept;
-  /// Reports as ends_unused(), and waits for all work that may still use the memory, which may then
-  /// be released.
+  /// Reports as ends_unused(), and waits for all work that may still use the memory.
   void finish() noexcept;
 
   const pool_messages texts;

@@ -28,13 +28,11 @@
 namespace hipvmm::mr {
 namespace {
 
-// Moving chunks leaves holes of addresses behind, which are used again; with several times the
-// addresses they are long enough.
+// Moved chunks leave holes, which are long enough again only among several times the addresses.
 constexpr std::size_t addresses_for_memory = 8;
 
-/// Makes a backend of chunks, in as many addresses as address_share() returns, or, if `fallback`
-/// says so, of slabs of hipMalloc. Throws: out_of_memory without addresses; unsupported if the
-/// device lacks something.
+/// Of chunks, in as many addresses as address_share() returns, or, if `fallback` says so, of slabs.
+/// Throws: out_of_memory without addresses; unsupported if the device lacks something.
 std::unique_ptr<pool::device_backend> make_backend(device_ref device, std::size_t needed_bytes,
                                                    const region_options& chunks,
                                                    without_vmm fallback) {
@@ -55,7 +53,7 @@ std::size_t maximum_from(device_ref device, const pool_options& options) {
                                     : std::min(options.maximum_bytes, detail::most_memory(device));
 }
 
-/// The limit of a pool, in whole granules. Throws: std::invalid_argument.
+/// In whole granules. Throws: std::invalid_argument.
 std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
   const std::size_t maximum = align_down(wanted, granularity);
   if (maximum == 0)
@@ -113,14 +111,12 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     return std::make_unique<state>(owner, std::move(from), allowed, options);
   }
 
-  /// Work of these devices may use the pool's memory from now on.
   void note_users(const access_list& wanted) {
     for (const access_desc& each : wanted.entries())
       if (each.right != access_right::none) fences.add(each.device);
   }
 
-  /// Runs `work` on the region that has the chunks, for `function`, unless these sleep or fall
-  /// asleep. Throws: unsupported on slabs; std::logic_error while the memory sleeps.
+  /// Throws: unsupported on slabs; std::logic_error while the memory sleeps or falls asleep.
   template <typename Work>
   auto with_chunks(const char* function, Work work) {
     return allocator.with_backend([&] {
@@ -148,15 +144,13 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
   [[nodiscard]] pool::device_backend& backend() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
-  /// Throws: std::logic_error while the memory sleeps, or falls asleep in another thread. If the
-  /// work of with_backend() calls it, the memory stays awake until that work ends, because
-  /// suspend() waits for its turn.
+  /// Throws: std::logic_error while the memory sleeps or falls asleep. In work of with_backend() it
+  /// then stays awake until that work ends, because suspend() waits for its turn.
   void require_awake(const char* function) const {
     if (sleep) sleep->require_awake(function);
   }
 
-  /// Throws: std::logic_error while blocks are not to be allocated: asleep, or outside the uses
-  /// of the tag's evictable.
+  /// Throws: std::logic_error if asleep, or outside the uses of the tag's evictable.
   void require_use() const {
     if (sleep) [[unlikely]]
       sleep->require_use();

@@ -18,45 +18,40 @@ namespace hipvmm::mr {
 struct pool_state;
 
 /// A stream-ordered pool that suballocates large superblocks of another resource.
-/// - Superblock size: the largest power of two up to an eighth of the memory held, but 8 MiB at
-///   least and 128 MiB at most; larger for larger requests.
+/// - Superblock size: the largest power of two up to an eighth of the memory held, but at least 8
+///   MiB and at most 128 MiB; larger for larger requests.
 /// - Small requests are served by a cache of each stream and thread, all others by best fit.
 /// - Differs from vmm_pool_resource: it works on any resource; superblocks neither merge nor move.
-/// - Differs from RMM's: superblocks are allocated only when needed. They are released by
-///   trim_to(), and before a request is refused.
+/// - Differs from RMM's: superblocks are allocated only when needed, and released by trim_to() and
+///   before a request is refused.
 /// - Alignments above 256 bytes are unsupported.
-/// - Any number of threads and streams may use it. The upstream is called without any lock held, so
-///   it may call back into the arena.
+/// - Any number of threads and streams may use it. The upstream is called without a lock, so it may
+///   call back into the arena.
 /// - The destructor waits for work that uses deallocated memory.
 class arena_resource final : public resource_adaptor {
  public:
-  /// Creates an arena that never holds more than `arena_size` bytes. Default: half of the free
-  /// memory of the upstream's device or, if it has none, of the current device. With
-  /// `dump_log_on_failure` each refused request also reports the arena's state to the error
-  /// handler.
+  /// The arena never holds more than `arena_size` bytes. Default: half of the free memory of the
+  /// upstream's device or, if it has none, of the current device. With `dump_log_on_failure` each
+  /// refused request also reports the arena's state to the error handler.
   /// Throws: std::invalid_argument for no bytes.
   explicit arena_resource(memory_resource* upstream,
                           std::optional<std::size_t> arena_size = std::nullopt,
                           bool dump_log_on_failure = false);
   ~arena_resource() override;
 
-  /// Releases unused superblocks to the upstream until `bytes_to_keep` bytes are held, and returns
-  /// the number of bytes released. Waits until `deadline` at most for work that still uses free
-  /// memory.
+  /// Releases unused superblocks until `bytes_to_keep` bytes are held, and returns the number of
+  /// bytes released. Waits until `deadline` at most for work that still uses free memory.
   std::size_t trim_to(std::size_t bytes_to_keep,
                       std::chrono::steady_clock::time_point deadline = {});
 
-  /// As vmm_pool_resource's, for streams and events that hipvmm did not create.
+  /// As vmm_pool_resource's.
   void note_stream_wait(stream_ref waiter, stream_ref other);
   void forget_stream(stream_ref stream);
 
   /// `chunks_created` counts superblocks.
   [[nodiscard]] pool_statistics statistics() const;
-  /// statistics() as text for people; fits on one screen.
   [[nodiscard]] std::string report() const;
-  /// Limit of the memory held, in bytes.
   [[nodiscard]] std::size_t arena_size() const noexcept;
-  /// As vmm_pool_resource::snapshot().
   [[nodiscard]] pool_snapshot snapshot() const;
   /// The number of this resource in memory_event::object.
   [[nodiscard]] std::uint64_t event_id() const noexcept;

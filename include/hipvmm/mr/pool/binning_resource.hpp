@@ -15,30 +15,24 @@
 
 namespace hipvmm::mr {
 
-/// Forwards each request to a resource chosen by size: the smallest bin that holds it, or the
-/// upstream when no bin does.
-/// - Alignments above 256 bytes also go to the upstream, because blocks of a bin are not aligned to
-///   more.
-/// - Memory is deallocated to the resource that allocated it, also when bins were added in between.
-/// - A pointer that is not allocated now, such as one already deallocated, is not forwarded; it is
-///   reported to the error handler.
-/// - Any number of threads may use it.
+/// Forwards each request to the smallest bin that holds it, or to the upstream if no bin does or
+/// the alignment is above 256 bytes. Any number of threads may use it.
+/// - Memory is deallocated to the resource that allocated it, also if bins were added in between.
+/// - A deallocation of a pointer that is not allocated now is only reported to the error handler.
 /// Cost: one table lookup by address for each call; each part of the table has its own lock.
 class binning_resource final : public resource_adaptor {
  public:
-  /// Creates a resource without bins: all requests go to the upstream.
   explicit binning_resource(memory_resource* upstream);
   /// Creates bins of fixed_size_resource for 2^`min_size_exponent` up to 2^`max_size_exponent`
   /// bytes. Each bin allocates its first blocks from the upstream now.
-  /// Throws: std::invalid_argument for exponents that are not 0 <= min <= max <= 40;
-  /// out_of_memory.
+  /// Throws: std::invalid_argument unless 0 <= min <= max <= 40; out_of_memory.
   binning_resource(memory_resource* upstream, std::int8_t min_size_exponent,
                    std::int8_t max_size_exponent);
   ~binning_resource() override;
 
   /// Adds a bin for requests of up to `allocation_size` bytes, rounded up to 256, that fit in no
-  /// smaller bin. The bin is `bin_resource`, which must outlive this, or a new fixed_size_resource
-  /// when it is nullptr. Does nothing when such a bin exists.
+  /// smaller bin. Does nothing if there is one for that size. The bin is `bin_resource`, which must
+  /// outlive this, or a new fixed_size_resource if it is nullptr.
   /// Throws: std::invalid_argument for no bytes, more than 1 TiB or a resource of another device;
   /// out_of_memory.
   void add_bin(std::size_t allocation_size, memory_resource* bin_resource = nullptr);

@@ -14,13 +14,13 @@ namespace hipvmm::mr {
 struct pool_state;
 
 /// A pool of equal blocks, allocated many at a time from another resource.
-/// - A block can be reused at once in the stream that freed it. Another stream reuses it after an
-///   event, or at once if it is already ordered behind.
-/// - Equal blocks waste nothing between them. A smaller request wastes the rest of its block; a
-///   larger one is out_of_memory; alignments above 256 bytes are unsupported.
+/// - The stream that freed a block reuses it at once. Another stream reuses it after an event, or
+///   at once if it is already ordered behind.
+/// - A smaller request wastes the rest of its block. A larger one is out_of_memory. Alignments
+///   above 256 bytes are unsupported.
 /// - Differs from RMM's: memory is released by trim_to(), and before a request is refused.
-/// - Any number of threads and streams may use it. The upstream is called without any lock held, so
-///   it may call back.
+/// - Any number of threads and streams may use it. The upstream is called without a lock, so it may
+///   call back.
 /// - The destructor waits for work that uses deallocated memory.
 class fixed_size_resource final : public resource_adaptor {
  public:
@@ -28,15 +28,14 @@ class fixed_size_resource final : public resource_adaptor {
   static constexpr std::size_t default_blocks_to_preallocate = 128;
 
   /// Allocates `blocks_to_preallocate` blocks of `block_size` bytes from the upstream now, and as
-  /// many whenever no block is left. Allocates a single block when the upstream cannot provide so
-  /// many.
+  /// many whenever no block is left; a single one if the upstream cannot provide so many.
   /// Throws: std::invalid_argument for a zero, or more than 4 TiB in all; out_of_memory.
   explicit fixed_size_resource(memory_resource* upstream,
                                std::size_t block_size = default_block_size,
                                std::size_t blocks_to_preallocate = default_blocks_to_preallocate);
   ~fixed_size_resource() override;
 
-  /// Size of a block in bytes, and the largest request: a multiple of 256.
+  /// The largest request in bytes: a multiple of 256.
   [[nodiscard]] std::size_t get_block_size() const noexcept { return block_size_; }
 
   struct block_counts {
@@ -45,13 +44,13 @@ class fixed_size_resource final : public resource_adaptor {
   };
   [[nodiscard]] block_counts statistics() const;
 
-  /// Releases upstream allocations in which no block is used any more, until `blocks_to_keep`
-  /// blocks are held. Each allocation is released as a whole. Returns the number of bytes released.
-  /// Waits until `deadline` at most for work that still uses free memory.
+  /// Releases whole upstream allocations of which no block is used, until `blocks_to_keep` blocks
+  /// are held, and returns the number of bytes released. Waits until `deadline` at most for work
+  /// that still uses free memory.
   std::size_t trim_to(std::size_t blocks_to_keep,
                       std::chrono::steady_clock::time_point deadline = {});
 
-  /// As vmm_pool_resource's, for streams and events that hipvmm did not create.
+  /// As vmm_pool_resource's.
   void note_stream_wait(stream_ref waiter, stream_ref other);
   void forget_stream(stream_ref stream);
 

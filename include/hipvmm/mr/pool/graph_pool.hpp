@@ -31,12 +31,11 @@ struct graph_pool_statistics {
 ///   std::logic_error.
 /// - A capture that fails keeps nothing: free its memory, or call release().
 /// - The upstream must serve captured streams: a vmm_pool_resource, an arena_resource, or an
-///   adaptor of one. It may serve others too. It gives segments of 2 MiB, of 20 MiB, or of one
-///   request of 10 MiB and more.
+///   adaptor of one. It gives segments of 2 MiB, of 20 MiB, or of one request of 10 MiB and more.
 /// - Any number of threads may use it.
 /// Pre: streams of a capture live until that has ended, because another stream with the same handle
 /// would have the memory that they freed.
-/// Cost: a request searches all blocks; one that only another stream's free memory can serve asks
+/// Cost: a request searches all blocks; if only another stream's free memory can serve it, it asks
 /// HIP for the edges of the graph.
 class graph_pool final : public resource_adaptor {
  public:
@@ -44,9 +43,9 @@ class graph_pool final : public resource_adaptor {
   /// As release().
   ~graph_pool() override;
 
-  /// Returns all memory to the upstream, allocated memory too, and does not wait: the upstream
-  /// reuses it after all present work of the devices, as after deallocate_sync(). Pre: no capture
-  /// that uses the memory is under way, and no graph that does is launched any more.
+  /// Returns all memory to the upstream, allocated memory too. Does not wait: the upstream reuses
+  /// it after all present work of the devices, as after deallocate_sync(). Pre: no capture under
+  /// way uses the memory, and no graph that does is launched any more.
   void release() noexcept;
   [[nodiscard]] graph_pool_statistics statistics() const;
 

@@ -15,13 +15,12 @@
 
 namespace hipvmm::mr {
 
-/// Options of a pool made in C++. HIPVMM_CONF does not change them: it has defaults for the C
-/// interface and the preload only.
+/// HIPVMM_CONF has defaults for pools of the C interface and the preload only.
 struct pool_options {
   /// Bytes held from the start; rounded up to whole granules (region::granularity).
   std::size_t initial_bytes = 0;
-  /// The pool keeps at least this much, or `initial_bytes` if that is more, when other objects of
-  /// the process lack memory and take its idle memory.
+  /// When other objects of the process lack memory and take the pool's idle memory, the pool keeps
+  /// this many bytes, or `initial_bytes` if that is more.
   std::size_t floor_bytes = 0;
   /// Idle memory of pools and arenas of a lower priority is released first.
   int priority = 0;
@@ -29,38 +28,39 @@ struct pool_options {
   /// (of an APU its free memory when the pool is made, if that is more). The limit in force,
   /// vmm_pool_resource::maximum_bytes(), is lower if the process has too few addresses.
   std::size_t maximum_bytes = 0;
-  /// A thread of the library soon releases idle memory beyond this many bytes to the device; if
-  /// memory returns only with its addresses (docs/reference/capability.md), only when the whole
-  /// pool is idle.
+  /// A thread of the library soon releases idle memory beyond this many bytes to the device. If
+  /// memory returns only with its addresses (docs/reference/capability.md), it does so only when
+  /// the whole pool is idle.
   std::size_t release_threshold = std::numeric_limits<std::size_t>::max();
   pool_reuse reuse{};
-  /// The handle type for export to other processes (vmm_pool_resource::export_block); none: no
-  /// export.
+  /// The handle type for exports to other processes; none: no export.
   handle_type shareable = handle_type::none;
-  /// The rights to all memory of the pool from the start; none but its device's by default.
+  /// The rights from the start; by default the pool's device alone has one.
   access_list access = {};
   /// The behaviour if capability::path() is memory_path::fallback; or slabs of hipMalloc on every
   /// device, for legacy IPC.
   without_vmm fallback = without_vmm::use_hip_malloc;
   /// Most bytes of a new chunk, rounded down to whole granules, at least one; zero: the pool's own
-  /// rule, 2 to 256 MiB by the memory held. Only a wholly idle chunk serves a request elsewhere or
-  /// returns to the device, so small chunks hold less memory for requests of changing sizes, and
-  /// cost more calls of HIP. If a device takes chunks of one size only, that is a power of two up
-  /// to this. Chunks exceed this limit if smaller ones would exhaust the file descriptors of the
-  /// process. A slab of hipMalloc holds a whole request of any size.
+  /// rule, 2 to 256 MiB by the memory held.
+  /// - Only a wholly idle chunk serves a request elsewhere or returns to the device. So small
+  ///   chunks hold less memory for requests of changing sizes, and cost more calls of HIP.
+  /// - If a device takes chunks of one size only, that is a power of two up to this.
+  /// - Chunks exceed this limit if smaller ones would exhaust the process's file descriptors. A
+  ///   slab of hipMalloc holds a whole request of any size.
   std::size_t largest_chunk = 0;
   /// True: the program calls forget_stream() before it destroys a stream that is no hipvmm::stream.
-  /// CUDA does not allow the handle of a destroyed stream, and its driver may crash if the option
-  /// is true and the call is missing. If false, each deallocation in such a stream records an event
-  /// there once another stream has needed its memory, because the stream may be destroyed
-  /// afterwards. No effect on AMD, because its HIP refuses such handles.
+  /// CUDA does not allow the handle of a destroyed stream: its driver may crash if the call is
+  /// missing.
+  /// False: once another stream has needed memory of such a stream, each deallocation in it records
+  /// an event there, because the stream may be destroyed afterwards.
+  /// No effect on AMD, because its HIP refuses such handles.
   bool forgets_streams = false;
-  /// The kind of memory of the chunks, as region_options::memory. Use a pool of uncached memory for
-  /// flags and counters that concurrent kernels share. If the release makes no such chunks, or the
-  /// device has no virtual memory, that pool is unsupported.
+  /// As region_options::memory. Use a pool of uncached memory for flags and counters that
+  /// concurrent kernels share. Such a pool is unsupported if the release makes no such chunks, or
+  /// without virtual memory.
   chunk_memory memory = chunk_memory::standard;
   /// The tag by which suspend() releases the pool's memory and resume() allocates it again, at the
-  /// addresses of all blocks. Without virtual memory the pool is unsupported.
+  /// addresses of all blocks. Unsupported without virtual memory.
   /// - suspend() waits also for work that uses freed memory, releases free memory, and keeps the
   ///   contents of blocks only. If memory returns only with its addresses, free memory of a pool
   ///   that has blocks sleeps and wakes too.
@@ -69,8 +69,7 @@ struct pool_options {
   /// - suspend() also refuses chunks that moved, if a capture still uses their old addresses or HIP
   ///   refused to unmap them.
   std::optional<memory_tag> tag = {};
-  /// The registrar of the pool's chunks, as region_options::registrar. Without virtual memory the
-  /// pool is unsupported.
+  /// As region_options::registrar. Unsupported without virtual memory.
   std::shared_ptr<memory_registrar> registrar = {};
 };
 

@@ -30,47 +30,43 @@ namespace hipvmm::mr {
 ///   of other devices may free memory too, even without access to it.
 /// - Waiting: a request may wait for the GPU only if the limit or the device leaves no other
 ///   source. Other threads do not wait with it.
-/// - Without virtual memory: it suballocates slabs of hipMalloc, which neither move nor merge; see
-///   explain(). Then an alignment above 2 MiB is unsupported, and so are rights other than
-///   read_write.
-/// - Destruction: releases all memory, including allocated blocks, after the work of the devices
-///   with access, and of the devices of streams that freed memory.
+/// - Without virtual memory: it suballocates slabs of hipMalloc, which neither move nor merge. Then
+///   alignments above 2 MiB and rights other than read_write are unsupported.
+/// - Destruction: releases all memory, allocated blocks too, after the work of the devices with
+///   access, and of the devices of streams that freed memory.
 /// - Captures: the pool never disturbs a capture. A capturing stream gets only memory that no work
-///   uses, because the graph may run in any stream. That memory must stay allocated until the
-///   graph's last launch is submitted. Do not deallocate on a capturing stream: the pool refuses
-///   and reports it to the error handler. It detects this if the stream has allocated during the
-///   capture.
+///   uses, because the graph may run in any stream. Keep that memory allocated until the graph's
+///   last launch is submitted. Do not deallocate on a capturing stream. If the stream has allocated
+///   during the capture, the pool detects this, refuses, and reports to the error handler.
 class vmm_pool_resource final : public memory_resource {
  public:
-  /// Creates a pool on `device`.
-  /// Throws: std::invalid_argument for a bad device or options; out_of_memory when the addresses or
-  /// `initial_bytes` are not available; unsupported without virtual memory management if the
-  /// options refuse slabs or ask for shareable chunks; as set_access() for `options.access`.
+  /// Throws: std::invalid_argument for a bad device or options; out_of_memory if the addresses or
+  /// `initial_bytes` are not available; unsupported without virtual memory if the options refuse
+  /// slabs or need chunks; as set_access() for `options.access`.
   explicit vmm_pool_resource(device_ref device, const pool_options& options = {});
   ~vmm_pool_resource() override;
   vmm_pool_resource& operator=(vmm_pool_resource&&) = delete;
 
   using memory_resource::deallocate;
   /// Deallocates by address alone, in the stream of the allocation. Does not wait.
-  /// The pool reuses the memory after all current work of the devices with access has completed,
-  /// as hipFree does, in these cases:
+  /// The pool reuses the memory after all current work of the devices with access, as hipFree does,
+  /// if
   /// - allocate_sync() allocated it, or a request in a capture;
   /// - its stream was forgotten, or is another thread's default stream;
-  /// - on CUDA, its stream is neither a hipvmm::stream nor a default stream and may be gone,
-  ///   unless the pool has pool_options::forgets_streams.
-  /// Memory passed to deallocate_sync() follows the same rule.
+  /// - on CUDA, its stream is neither a hipvmm::stream nor a default stream and may be gone, unless
+  ///   the pool has pool_options::forgets_streams.
+  /// The same holds for memory passed to deallocate_sync().
   void deallocate(void* pointer) noexcept;
-  /// As deallocate() in `stream`. Returns false, after a report to the error handler, if `pointer`
-  /// and `bytes` are no allocation of the pool or `stream` is being captured; without a report for
-  /// nullptr and in a child of fork().
+  /// As deallocate() in `stream`. Returns false for nullptr, and in a child of fork(); false, after
+  /// a report to the error handler, if `pointer` and `bytes` are no allocation of the pool or
+  /// `stream` is being captured.
   bool try_deallocate(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
   /// Declares: an event was recorded on `other` after all pool calls made there so far, and
-  /// `waiter` waits for it.
-  /// - This orders `waiter` after memory freed in `other`, but not after other streams that `other`
-  ///   has waited for.
-  /// - Needed for streams and events that hipvmm did not create; hipvmm's own report their waits.
-  /// - Needed also for events whose handle was released to the program (event::get).
+  /// `waiter` waits for it. This orders `waiter` after memory freed in `other`, but not after other
+  /// streams that `other` has waited for. Needed for streams and events that hipvmm did not create,
+  /// and for events whose handle was released to the program (event::get); others report their
+  /// waits.
   void note_stream_wait(stream_ref waiter, stream_ref other);
   /// Declares that `stream` will be destroyed: memory freed in it becomes free for all streams when
   /// its work up to this call is done.
@@ -78,8 +74,8 @@ class vmm_pool_resource final : public memory_resource {
   ///   call after deallocate() in it has returned, unless pool_options::forgets_streams is true. On
   ///   CUDA its memory then waits for the event of its last deallocation; on AMD, and without an
   ///   event, for all devices.
-  /// - Call it before hipStreamDestroy, because a later stream may get the same handle.
-  /// - Call it in a thread that ends, for the thread's default stream.
+  /// - Call it before hipStreamDestroy, because a later stream may get the same handle, and in a
+  ///   thread that ends, for the thread's default stream.
   /// Throws: std::invalid_argument while it is being captured; hip_error.
   void forget_stream(stream_ref stream);
 
@@ -90,27 +86,26 @@ class vmm_pool_resource final : public memory_resource {
   /// The limit in force, in whole granules.
   [[nodiscard]] std::size_t maximum_bytes() const;
 
-  /// Sets the access right of `device` to all memory of the pool, present and future.
-  /// Throws: as region::grant; then all rights are as before.
+  /// Sets the right of `device` to all memory of the pool, present and future. Throws: as
+  /// region::grant; then all rights are as before.
   void grant(device_ref device, access_right right = access_right::read_write);
   void revoke(device_ref device) { grant(device, access_right::none); }
-  /// Replaces the rights of all devices at once, to all memory of the pool, present and future: a
-  /// device that `rights` does not name has the default then, see access_list.
+  /// Replaces the rights of all devices at once. A device that `rights` does not name gets the
+  /// default, see access_list.
   /// Pre: no work in flight needs a right that its device loses, even to free memory. Throws: as
   /// region::set_access; then all rights are as before.
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const;
-  /// Asks HIP for the rights to each chunk, as region::effective_access; offsets are counted from
-  /// the start of the pool's addresses. Throws: unsupported on slabs; hip_error.
+  /// HIP's answer for each chunk, as region::effective_access; offsets count from the start of the
+  /// pool's addresses. Throws: unsupported on slabs; hip_error.
   [[nodiscard]] std::vector<chunk_access> effective_access() const;
 
-  /// Lists the pool's chunks, by offset from the start of its addresses: none while its tag sleeps,
-  /// or falls asleep in another thread. Throws: unsupported on slabs.
+  /// The pool's chunks, by offset from the start of its addresses: none while its tag sleeps, or
+  /// falls asleep in another thread. Throws: unsupported on slabs.
   [[nodiscard]] std::vector<chunk_view> chunks() const;
-  /// Exports chunks, as region::export_chunks: the pool's idle memory too. A chunk that the pool
-  /// moves is listed again, with a new serial. Throws also: unsupported on slabs.
+  /// As region::export_chunks and region::export_fabric_chunks, idle memory too. A chunk that the
+  /// pool moves is listed again, with a new serial. Throws also: unsupported on slabs.
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
-  /// The same as region::export_fabric_chunks.
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since = 0);
   /// Exports the chunks that hold the block at `pointer`. Another process maps them by
   /// imported_blocks, made with this pool's statistics().address_bytes.
@@ -120,15 +115,14 @@ class vmm_pool_resource final : public memory_resource {
   /// - The pool reuses an exported chunk as any other. If a device shows other bytes at a second
   ///   address of a chunk, a new chunk takes its place when it moves.
   /// Cost: a file descriptor for each chunk, until the result ends.
-  /// Throws: std::invalid_argument unless an allocation begins at `pointer`, or if the pool was
-  /// made without pool_options::shareable; out_of_memory if the process has no descriptor left;
-  /// unsupported on slabs; hip_error.
+  /// Throws: std::invalid_argument unless an allocation begins at `pointer`, or without
+  /// pool_options::shareable; out_of_memory if the process has no descriptor left; unsupported on
+  /// slabs; hip_error.
   [[nodiscard]] exported_range export_block(const void* pointer);
   /// Exports the block at `pointer` by legacy IPC (hipIpcGetMemHandle), from a pool of slabs:
   /// pool_options::fallback at without_vmm::always, or a device without virtual memory. Another
-  /// process maps it by imported_legacy_block, or by HIP's own calls.
-  /// - The block must stay allocated until the other process has ended its mapping: its slab, in
-  ///   which that process can reach other blocks too, then stays.
+  /// process maps it by imported_legacy_block, or by HIP's own calls. It can reach other blocks of
+  /// the slab too. The block must stay allocated until that process has ended its mapping.
   /// Throws: std::invalid_argument unless an allocation begins at `pointer`; unsupported for a pool
   /// of chunks, which legacy IPC does not take; hip_error.
   [[nodiscard]] legacy_ipc_block export_legacy_block(const void* pointer);
@@ -137,9 +131,8 @@ class vmm_pool_resource final : public memory_resource {
   /// bytes released.
   /// - Chunks are released whole, and never so that less than `bytes_to_keep` would stay. If every
   ///   idle chunk is larger than the excess, all stay. 0 releases all idle chunks.
-  /// - Until `deadline`, it may wait for: work that still uses free memory; memory freed without a
-  ///   stream; chunks that another thread is unmapping. Without a deadline all of it stays.
-  /// - Other threads are not blocked.
+  /// - Until `deadline`, it may wait for work that still uses free memory, for memory freed without
+  ///   a stream, and for chunks that another thread is unmapping. Other threads are not blocked.
   /// - If memory returns to the device only with its addresses (docs/reference/capability.md), a
   ///   trim releases memory only while nothing is allocated.
   /// Throws: hip_error, std::bad_alloc. Memory that HIP refuses to unmap is reported and stays
@@ -147,9 +140,9 @@ class vmm_pool_resource final : public memory_resource {
   std::size_t trim_to(std::size_t bytes_to_keep,
                       std::chrono::steady_clock::time_point deadline = {});
 
-  /// Callback for a request of `bytes` bytes that fails, called without a lock. It may deallocate
-  /// memory to this pool. Returns whether to retry. The retries end after 16 calls in a row without
-  /// a change of the refusal's figures.
+  /// Called without a lock for a request of `bytes` bytes that fails. It may deallocate memory to
+  /// this pool. Returns whether to retry. The retries end after 16 calls in a row without a change
+  /// of the refusal's figures.
   using out_of_memory_callback = std::function<bool(std::size_t bytes)>;
   void set_out_of_memory_callback(out_of_memory_callback callback);
 
@@ -157,18 +150,16 @@ class vmm_pool_resource final : public memory_resource {
   /// The first members of statistics(), without a HIP call or a visit of all free memory: for
   /// frequent calls, and for the exit of a process, when HIP may have ended.
   [[nodiscard]] pool_usage usage() const;
-  /// Returns whether an address is one of the pool's: of an allocation, free memory or no memory.
-  /// Makes no HIP call.
+  /// Of an allocation, free memory or no memory. Makes no HIP call.
   [[nodiscard]] bool contains(const void* address) const noexcept;
-  /// Lists the pool's memory: its segments, and the use of each block. Omits blocks that another
-  /// thread is changing or waiting for. Cost: visits all blocks with the pool's locks held.
+  /// Omits blocks that another thread is changing or waiting for. Cost: visits all blocks with the
+  /// pool's locks held.
   [[nodiscard]] pool_snapshot snapshot() const;
   /// Resets both high-water marks to the current values.
   void reset_peaks();
-  /// statistics() as text for people: the memory held, its place, and the requests that would still
-  /// fit. Fits on one screen.
+  /// statistics() as text for people; fits on one screen.
   [[nodiscard]] std::string report() const;
-  /// Explains in one sentence which kind of memory the pool uses, and why.
+  /// One sentence: the kind of memory that the pool uses, and why.
   [[nodiscard]] std::string explain() const;
   /// The number of this pool in memory_event::object.
   [[nodiscard]] std::uint64_t event_id() const noexcept;

@@ -27,13 +27,9 @@ enum class block_state : unsigned char {
   busy,      ///< between two of the others: one thread works on it without the state lock
 };
 
-/// A range of the pool's addresses. Blocks are consecutive without gaps, each linked to its
-/// neighbours. In addition:
-///
-/// - a free block is in the tree of its owner;
-/// - a used block is in the table by offset;
-/// - unmapped and leaving blocks are in trees of the index;
-/// - of two adjacent free blocks, the one that became free later is in a list.
+/// A range of the pool's addresses, linked to its neighbours without gaps. A free block is in the
+/// tree of its owner, a used one in the table by offset, an unmapped or leaving one in a tree of
+/// the index. Of two adjacent free blocks, the one that became free later is also in a list.
 struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>>,
                boost::intrusive::unordered_set_base_hook<>,
                block_list_hook {
@@ -41,9 +37,8 @@ struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<t
   std::size_t bytes = 0;
   block* previous = nullptr;
   block* next = nullptr;
-  /// Of a free block: the stream it was freed in. Of a used one: the stream it was allocated in.
+  /// The stream that freed a free block, or allocated a used one; and that stream's epoch then.
   block_owner* owner = nullptr;
-  /// Epoch of the owner: of a free block, when it was freed; of a used one, when it was allocated.
   std::uint64_t epoch = 0;
   block_state state = block_state::unmapped;
 
@@ -52,7 +47,7 @@ struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<t
 
 using fit_key = std::pair<std::size_t, std::size_t>;
 
-/// Orders blocks by size, then by address: the first one not less than a size is the best fit.
+/// The first block not less than a size is the best fit.
 struct block_fit {
   using type = fit_key;
   type operator()(const block& one) const noexcept { return {one.bytes, one.offset}; }
@@ -63,11 +58,11 @@ using block_tree = boost::intrusive::multiset<block, boost::intrusive::key_of_va
 using block_list = boost::intrusive::list<block, boost::intrusive::constant_time_size<false>>;
 
 /// Free blocks by size, then by address: a tree for each range of sizes, 32 ranges for each
-/// doubling. A search walks one tree, which has a fraction of the blocks. It does not own them.
+/// doubling, so that a search walks a tree that has a fraction of the blocks. It does not own them.
 class free_blocks {
  public:
   [[nodiscard]] bool empty() const noexcept { return filled_words_ == 0; }
-  /// The smallest block, and the one that follows another in the order; nullptr if there is none.
+  /// The smallest block, and the next one in the order; nullptr if there is none.
   [[nodiscard]] block* first() const noexcept { return first_from(0); }
   [[nodiscard]] block* after(block& one) const noexcept {
     const std::size_t range = range_of(one.bytes);
@@ -88,8 +83,7 @@ class free_blocks {
     return found != tree.end() ? &*found : first_from(range + 1);
   }
 
-  /// Calls visit(block) for each, in order; faster than after(), which looks for the tree of each
-  /// block. `visit` inserts and erases nothing.
+  /// In order; faster than after(). `visit` inserts and erases nothing.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::size_t i = 0; i < filled_.size(); ++i)
@@ -134,11 +128,10 @@ class free_blocks {
     const std::size_t range = (std::size_t{doublings - 1} << bits) + (units >> (doublings - 1));
     return range < range_count ? range : range_count - 1;
   }
-  /// Pre: `word` is not zero.
   [[nodiscard]] static std::size_t highest_bit(std::uint64_t word) noexcept {
     return static_cast<std::size_t>(std::bit_width(word)) - 1;
   }
-  /// The smallest block of that range and those above it; nullptr if there is none.
+  /// The smallest block of that range or a higher one; nullptr if there is none.
   [[nodiscard]] block* first_from(std::size_t range) const noexcept {
     if (range >= range_count) return nullptr;
     std::size_t word = range / 64;
@@ -157,13 +150,11 @@ class free_blocks {
   std::uint64_t filled_words_ = 0;                        // a bit for each of these that has any
 };
 
-/// The owner of blocks: a stream, or none. It knows its free blocks but does not own them. Guarded
-/// by the state lock.
+/// A stream, or none, with the tree of its free blocks. Guarded by the state lock.
 class block_owner : public block_list_hook {
  public:
-  /// `is_ordered`: whether memory freed later stays in use at least as long as memory freed before,
-  /// so that the two can be merged into one block. Such an owner also absorbs idle memory next to
-  /// the memory that it frees.
+  /// `is_ordered`: memory freed later stays in use at least as long as memory freed before, so the
+  /// two may merge. Such an owner also absorbs idle memory next to memory that it frees.
   explicit block_owner(bool is_ordered) : is_ordered_{is_ordered} {}
   ~block_owner() { free_.clear(); }
   block_owner& operator=(block_owner&&) = delete;

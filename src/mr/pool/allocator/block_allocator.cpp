@@ -47,7 +47,7 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
   // The fence comes first: without one the memory must not become free.
   const std::shared_ptr<const fence> recorded = blocks_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
-  // The epoch of this memory: no other thread frees memory in this stream.
+  // This memory's, because no other thread frees memory in this stream.
   const std::uint64_t epoch = blocks_.with_lock([&] { return user.epoch(); });
   // Until here a failure changes nothing.
   blocks_.streams.add_fence(user, recorded, epoch);
@@ -77,7 +77,7 @@ void block_allocator::add_dependency(stream_state& waiter, stream_state& other) 
   // Memory in caches was freed before this call too, but has no epoch yet.
   blocks_.empty_caches(other);
   const state_lock lock{blocks_.mutex};
-  // The dependencies of `other` on third streams are not copied: they may be newer than the event.
+  // The dependencies of `other` are not copied, because they may be newer than the event.
   waiter.add_dependency(other, other.advance_epoch());
 }
 
@@ -88,7 +88,7 @@ detail::stream_point block_allocator::current_epoch(stream_ref stream, bool with
   if (with_caches) blocks_.empty_caches(*from);
   const state_lock lock{blocks_.mutex};
   if (from->has_passed(from->newest())) return {};
-  // If nothing was freed since the last epoch ended, none ends here.
+  // If nothing was freed since the last epoch, none ends here.
   return {from, from->newest() < from->epoch() ? from->epoch() - 1 : from->advance_epoch()};
 }
 
@@ -104,7 +104,7 @@ void block_allocator::note_passed(const detail::stream_point& reached) {
 }
 
 void block_allocator::forget(stream_ref stream, bool is_ending) {
-  // Streams that have no state end without any slow path.
+  // Streams without a state need no turn.
   if (blocks_.streams.find(stream) == nullptr) return;
   backing_turn turn{backing_.turns};
   serial_.store(next_serial(), std::memory_order_release);
@@ -120,7 +120,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   blocks_.streams.forget(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
-  // The fences stay if ~stream is the caller: it has waited if events need their stream.
+  // The fences stay if ~stream is the caller: if events need their stream, it has waited.
   if (is_ending) return;
   blocks_.streams.end_fences(*left);
   at_work.record_forgotten({left});
@@ -146,7 +146,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
                                   chunk_gift* gift) {
   const detail::profiler_range range{"hipvmm pool: trim"};
   using namespace std::chrono_literals;
-  // Memory that others create meanwhile does not count: they could go on for ever.
+  // Memory that others create meanwhile does not count, because they could go on for ever.
   const std::size_t held_first = physical_bytes();
   const std::size_t most = held_first - std::min(held_first, bytes_to_keep);
   std::size_t returned = 0;
@@ -182,7 +182,6 @@ std::size_t block_allocator::restore_kept(std::size_t bytes_to_keep, std::size_t
   const std::size_t held = physical_bytes();
   if (held >= bytes_to_keep) return returned;
   const std::size_t used = counters().used_current;  // others took it meanwhile
-  // The trim has succeeded even if this fails, so a failure is only reported.
   detail::report_exceptions(
       [&] { reserve((bytes_to_keep - std::min(used, bytes_to_keep)) / unit * unit); });
   const std::size_t now = physical_bytes();
@@ -229,7 +228,7 @@ void block_allocator::reserve(std::size_t bytes) {
   const std::optional<std::size_t> at = allocate(idle(), {bytes, unit});
   if (!at) return;
   deallocate(idle(), *at, bytes);
-  // This was no request of a caller: it does not count as one served by new chunks.
+  // Not counted, because no caller requested it.
   constexpr auto source = static_cast<std::size_t>(pool_source::new_chunks);
   const state_lock lock{blocks_.mutex};
   if (blocks_.served[source] > before.served[source]) --blocks_.served[source];
@@ -237,7 +236,7 @@ void block_allocator::reserve(std::size_t bytes) {
 }
 
 void block_allocator::begin_sleep(const std::string& refusal) noexcept {
-  // From here on caches keep nothing: a request would find memory there.
+  // A request would find memory in a cache.
   ++blocks_.waiting_requests;
   const state_lock lock{blocks_.mutex};
   blocks_.refusal = &refusal;
@@ -260,12 +259,11 @@ void block_allocator::release_idle(const char* function, bool may_wait) {
   // Blocks in transit reach the index soon.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
   backing_turn turn{backing_.turns};
-  // The wait below would not end if another request waited for this thread, which may be in a
-  // request itself.
+  // If another request waited for one of this thread, the wait below would not end.
   if (!may_wait && turn.do_others_wait())
     throw std::invalid_argument{std::string{function} + ": a request of " + name_of_pool(base()) +
                                 " waits for memory: it can be evicted when that has ended"};
-  // The background worker may be unmapping; it begins nothing more.
+  // The background worker may be unmapping, and begins nothing more.
   turn.wait_for_others();
   maintenance at_work{blocks_, backing_, turn};
   while (at_work.trim(0).bytes != 0) continue;

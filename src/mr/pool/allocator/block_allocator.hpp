@@ -19,14 +19,14 @@
 
 namespace hipvmm::mr::pool {
 
-/// Text for the refusal to deallocate in a stream that is being captured.
+/// The refusal to deallocate in a captured stream.
 inline constexpr const char* captured_stream =
     "the stream is being captured into a graph, which may run again and again: give the memory "
     "back when the last launch is submitted";
 
-/// pool_statistics without `callbacks`, and two numbers that only the library uses.
+/// pool_statistics without `callbacks`, and two numbers for the library alone.
 struct allocator_statistics : pool_statistics {
-  /// Longest run of addresses that one request could get; new memory backs those that have none.
+  /// Longest run of addresses for one request; those without memory get new memory.
   std::size_t largest_place = 0;
   std::size_t states = 0;
 };
@@ -39,12 +39,9 @@ struct listed_block {
 };
 
 /// Allocates ranges of a pool's addresses: chooses the addresses of a request, the chunks that back
-/// them, and the streams that may use them. Offsets count from the start of the pool's addresses.
-/// Thread-safe:
-///
-/// - a thread's cache serves most requests without a lock;
-/// - the state lock serves most others;
-/// - the slow path serves the rest.
+/// them, and the streams that may use them. Offsets count from the start of the addresses.
+/// Thread-safe: a thread's cache serves most requests without a lock, the state lock most others,
+/// the slow path the rest.
 class block_allocator {
  public:
   static constexpr std::size_t unit = block_index::unit;
@@ -53,31 +50,26 @@ class block_allocator {
   block_allocator(memory_backend& memory, fence_source& fences, std::uintptr_t base)
       : blocks_{memory, fences, base}, backing_{memory} {}
 
-  /// The address of offset 0. It changes only while no block is used.
+  /// The address of offset 0: constant while a block is used.
   [[nodiscard]] std::uintptr_t base() const noexcept { return blocks_.index.base(); }
-  /// The state of `stream`, made at first use. It belongs to the stream until the stream is
-  /// forgotten.
+  /// Made at first use. It belongs to the stream until the stream is forgotten.
   [[nodiscard]] stream_state& state_of(stream_ref stream) {
     return stream.is_per_thread_default() ? state_of_thread(stream) : *cache_user_of(stream).state;
   }
-  /// The state of a stream handle that means another stream in each thread.
+  /// For a handle that means another stream in each thread.
   [[nodiscard]] stream_state& state_of_thread(stream_ref stream) {
     return blocks_.streams.state_of(stream, this_thread_number());
   }
-  /// The owner of memory that nothing uses.
   [[nodiscard]] stream_state& idle() noexcept { return blocks_.streams.idle(); }
-  /// The owner of memory freed without a stream: work of any stream may still use it.
   [[nodiscard]] stream_state& all_streams() noexcept { return blocks_.streams.all_streams(); }
 
-  /// Allocates memory of whole units for `user` and returns its offset; nullopt when memory is
-  /// lacking. Pre: `user` is idle() for a graph, which may use the memory in any stream.
-  /// Throws: out_of_memory, hip_error of the backend and of fences.
+  /// Allocates whole units; nullopt if memory is lacking. Pre: for a graph, which may use the
+  /// memory in any stream, `user` is idle(). Throws: out_of_memory, hip_error of the backend and of
+  /// fences.
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
-  /// Frees the block at `offset`. Returns false, with nothing done, unless `bytes` are in use
-  /// there.
+  /// Returns false, with nothing done, unless `bytes` are in use at `offset`.
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
 
-  /// The state of a stream, and the cache of one thread in it.
   struct cache_user {
     stream_state* state;
     thread_cache* cache;
@@ -91,8 +83,8 @@ class block_allocator {
       return last.user;
     return remember_user(last_used[place], serial, stream);
   }
-  /// Takes a block of that class, or of that size, from the cache and returns its offset; npos when
-  /// it has none. Not a std::optional, which stalls each hit when it is returned in registers.
+  /// Takes a block of that class, or of that size, from the cache; npos if it has none. Not a
+  /// std::optional, which stalls each hit when it is returned in registers.
   [[nodiscard]] std::size_t cached_small_block(const cache_user& user,
                                                std::size_t class_index) noexcept {
     const std::size_t cached = user.cache->pop(class_index);
@@ -106,8 +98,7 @@ class block_allocator {
       static_cast<void>(blocks_.small_blocks.to_caller(cached, block_class, user.state->id()));
     return cached;
   }
-  /// As allocate and deallocate for a size class, when the cache has no block. Deallocation also
-  /// returns false for memory that is no such block.
+  /// When the cache has no block. Deallocation also returns false for memory that is no such block.
   [[nodiscard]] std::optional<std::size_t> allocate_small_block(const cache_user& user,
                                                                 std::size_t class_index,
                                                                 slab_supply* supply = nullptr);
@@ -120,41 +111,35 @@ class block_allocator {
       blocks_.empty_caches(*user.state);
     return true;
   }
-  /// The same for larger blocks. A cache keeps one of them: the last one freed of the four that
-  /// were allocated last. Deallocation frees all others.
+  /// The same for larger blocks. A cache keeps one: the last one freed of the four that were
+  /// allocated last. Deallocation frees all others.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const cache_user& user, std::size_t bytes,
                                                           slab_supply* supply = nullptr);
   bool deallocate_block(const cache_user& user, std::size_t offset, std::size_t bytes) noexcept;
   /// Frees all memory in caches. Throws: std::bad_alloc.
   void empty_all_caches();
 
-  /// Deallocates and makes a fence at once, for a stream in which later calls cannot make one: a
-  /// per-thread stream, or one whose frees make the newest fence. Throws: std::invalid_argument
-  /// while it is captured.
+  /// Deallocates and makes a fence at once, if later calls cannot make one: in a per-thread stream,
+  /// or if frees make the newest fence. Throws: std::invalid_argument while the stream is captured.
   bool deallocate_and_record(stream_state& user, std::size_t offset, std::size_t bytes);
   struct allocation {
     std::size_t bytes;
     stream_state* user;  ///< nullptr: a stream that was forgotten, or another thread's own
   };
-  /// Returns the allocation at `offset`, and the stream that it was allocated in; nullopt when none
-  /// begins there.
+  /// The allocation at `offset` and its stream; nullopt if none begins there.
   [[nodiscard]] std::optional<allocation> find(std::size_t offset);
 
-  /// Declares that work of `waiter` from now on is ordered after the work on all memory freed in
-  /// `other`.
+  /// Work of `waiter` from now on is ordered after the work on all memory freed in `other`.
   void add_dependency(stream_state& waiter, stream_state& other);
-  /// Ends the epoch of memory freed in `stream` until now and returns it, with the state. Empty
-  /// when nothing was freed, or all of it has passed. Memory in caches is left out unless
-  /// `with_caches` empties them.
+  /// Ends the epoch of memory freed in `stream` until now and returns it, with the state; empty if
+  /// all of that has passed. Memory in caches is left out unless `with_caches` empties them.
   [[nodiscard]] detail::stream_point current_epoch(stream_ref stream, bool with_caches = true);
-  /// Declares that work of `waiter` from now on is ordered after the work on all memory freed up to
-  /// that epoch.
+  /// Work of `waiter` from now on is ordered after the work on all memory freed up to that epoch.
   void add_dependency(stream_ref waiter, const detail::stream_point& reached);
-  /// Declares that the work on all memory freed up to that epoch has passed.
+  /// The work on all memory freed up to that epoch has passed.
   void note_passed(const detail::stream_point& reached);
-  /// Makes a fence cover all memory freed in `stream`, which may be destroyed after this call.
-  /// `is_ending`: ~stream calls it.
-  /// Throws: std::invalid_argument while it is captured.
+  /// Makes a fence cover all memory freed in `stream`, which may then be destroyed. `is_ending`:
+  /// ~stream calls it. Throws: std::invalid_argument while it is captured.
   void forget(stream_ref stream, bool is_ending = false);
   /// Forgets a stream that is destroyed in any case. If no fence can be made, memory freed in it
   /// becomes free only after a wait for all work. Throws: as forget, after that.
@@ -165,19 +150,17 @@ class block_allocator {
   /// chunks, or a 64th of those that are idle.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline,
                    chunk_gift* gift = nullptr);
-  /// Does one turn of a trim without waiting, for callers that come again.
+  /// One turn of a trim, without a wait, for callers that come again.
   maintenance::trimmed trim_some(std::size_t bytes_to_keep);
-  /// Whether chunks have old addresses that are still mapped, and that HIP has not refused to
-  /// unmap. Refused ones are tried again with others; a caller that retried them alone again and
-  /// again would report each refusal. Takes no lock.
+  /// Whether chunks have old addresses that are still mapped and that HIP has not refused to unmap.
+  /// Refused ones are tried again with others; a caller that retried them alone would report each
+  /// refusal. Takes no lock.
   [[nodiscard]] bool has_addresses_to_unmap() const noexcept {
     return backing_.to_unmap.load(std::memory_order_relaxed) != 0;
   }
-  /// Unmaps the old addresses that nothing uses any more.
   void unmap_old_addresses();
   /// Waits until no work uses freed memory, except work that a capture hides.
   void drain();
-  /// Makes a fence for each stream that lacks one.
   void record_fences();
   /// Backs at least `bytes` in all, for later requests.
   void reserve(std::size_t bytes);
@@ -188,17 +171,16 @@ class block_allocator {
     return work();
   }
 
-  /// Refuses requests, with that text, and keeps nothing in caches; trims release nothing, until
-  /// wake(). `refusal` lives until then. Blocks may be freed.
+  /// Until wake(), refuses requests with that text, which lives as long; caches keep nothing, and
+  /// trims release nothing. Blocks may be freed.
   void begin_sleep(const std::string& refusal) noexcept;
   void wake() noexcept;
-  /// Whether it is between begin_sleep() and wake().
   [[nodiscard]] bool is_asleep() {
     return blocks_.with_lock([this] { return blocks_.refusal != nullptr; });
   }
   /// Waits, if it may, until no work uses freed memory, and releases all idle chunks. `function` is
-  /// for messages. Pre: it is asleep.
-  /// Throws: std::invalid_argument while an old address of a chunk is mapped; as the backend.
+  /// for messages. Pre: it is asleep. Throws: std::invalid_argument while an old address of a chunk
+  /// is mapped; as the backend.
   void release_idle(const char* function, bool may_wait);
 
   [[nodiscard]] pool_reuse reuse() {
@@ -215,69 +197,61 @@ class block_allocator {
   }
   /// Pre: no request was made yet.
   void set_event_origin(const detail::event_origin& origin) noexcept { blocks_.events = origin; }
-  /// Bytes that the pool has from the device. Takes no lock of the pool.
+  /// Takes no lock of the pool.
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return blocks_.physical_bytes(); }
   void reset_highs() {
     blocks_.with_lock([this] { blocks_.index.reset_highs(); });
   }
 
-  /// Computes the current usage under the state lock. It scans cached blocks, free blocks that are
-  /// next to others or may hold a chunk, and addresses without memory. Throws: std::bad_alloc.
-  /// `fresh`: the bytes that the source can create; computes largest_possible, which is 0
-  /// otherwise.
+  /// The current usage, under the state lock. Scans cached blocks, free blocks that are next to
+  /// others or may hold a chunk, and addresses without memory. `fresh`: the bytes that the source
+  /// can create, for largest_possible, which is 0 otherwise. Throws: std::bad_alloc.
   [[nodiscard]] allocator_statistics usage_snapshot(std::optional<new_memory> fresh = std::nullopt);
-  /// Whether the pool may serve a request of `bytes` after the release of all idle chunks, if the
-  /// source gives `fresh` bytes more. False is definite; true means only that a release is worth
-  /// trying. True without a check of places if chunks do not move or a thread works on some block.
-  /// Throws: std::bad_alloc.
+  /// Whether `bytes` may be served after the release of all idle chunks, if the source gives
+  /// `fresh` bytes more. False is definite; true means only that a release is worth trying: places
+  /// are not checked if chunks do not move or a thread works on some block. Throws: std::bad_alloc.
   [[nodiscard]] bool may_release_serve(std::size_t bytes, std::size_t fresh);
-  /// Returns the counts alone: no share of a stream, no largest request. Memory in caches counts as
-  /// used. Takes the state lock, but visits no memory.
+  /// No share of a stream, no largest request; memory in caches counts as used. Visits no memory.
   [[nodiscard]] pool_statistics counters();
-  /// Returns the bytes held and allocated. Holds the state lock for a visit of the caches only.
+  /// Holds the state lock for a visit of the caches only.
   [[nodiscard]] pool_usage held_and_used();
-  /// Lists all blocks with memory, by offset. Blocks that a thread is just working on are left out.
-  /// Pre: called by the work of with_backend(). Throws: std::bad_alloc.
+  /// All blocks with memory, by offset, but those that a thread is working on. Pre: called by the
+  /// work of with_backend(). Throws: std::bad_alloc.
   [[nodiscard]] std::vector<listed_block> list_blocks();
 
  private:
   using state_lock = pool_blocks::state_lock;
-  /// The state and the cache that a thread used last for a stream of a pool.
+  /// The state and the cache that a thread used last for a stream.
   struct remembered {
     std::uint64_t serial;
     ihipStream_t* stream;
     cache_user user;
   };
-  // A hash table: each stream has one place. It has more places than most threads have streams, so
-  // that few streams share one.
+  // A hash table with one place for each stream, and more places than most threads have streams.
   static constexpr unsigned remembered_bits = 6;
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
   [[nodiscard]] cache_user remember_user(remembered& place, std::uint64_t serial,
                                          stream_ref stream);
-  /// Makes room in the cache, and adds the block.
   void push_over_oldest(const cache_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
-  /// If a pool that releases all or nothing has released more than it should, creates the
-  /// difference anew. `returned`: the bytes that it released. Returns how many of them remain
-  /// released.
+  /// If a pool that releases all or nothing has `returned` more than it should, creates the
+  /// difference anew. Returns how many bytes remain released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
-  /// Splits up to `count` used blocks of `bytes` bytes off free memory, and returns how many.
+  /// Splits up to `count` used blocks off free memory, and returns how many.
   std::size_t take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,
                          std::size_t count);
   void add_small_block(stream_state& user, std::size_t offset, std::size_t class_index,
                        std::size_t bytes);
-  /// Frees a used block larger than small blocks. Returns false, with nothing done, if none of
-  /// that size begins.
+  /// Returns false, with nothing done, if no larger block of that size begins there.
   [[nodiscard]] bool free_large_block(stream_state& user, std::size_t offset,
                                       std::size_t bytes) noexcept;
-  /// Removes the map's entry of the block at `offset`, if it has one; `bytes` becomes its size.
-  /// Returns false for an entry of another size, or of a block in a cache.
+  /// Removes the map's entry of the block, if it has one; `bytes` becomes its size. Returns false
+  /// for an entry of another size, or of a block in a cache.
   [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;
 
-  // Distinguishes a thread's entries of this allocator from its entries of others, and
-  // of times before a stream was forgotten.
+  // Distinguishes entries of other allocators, and of times before a stream was forgotten.
   std::atomic<std::uint64_t> serial_{next_serial()};
   pool_blocks blocks_;
   pool_backing backing_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The requests that a block allocator serves by way of threads' caches.
+// Requests served by threads' caches.
 #include <algorithm>
 #include <array>
 
@@ -29,7 +29,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
   std::optional<detail::counted_scope> carrier{std::in_place, blocks_.blocks_in_transit};
-  // If other threads empty a cache, its memory counts as freed without a fence: so it gets none.
+  // No batch then, because memory of a cache that other threads empty is freed without a fence.
   const bool is_single = state.newest_fence().is_made_by_frees();
   const auto batch_size = [&] {
     return is_single || blocks_.waiting_requests.load() != 0 ? 1 : wanted;
@@ -42,8 +42,8 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
     add_small_block(state, *one, class_index, bytes);
     if (is_single) return one;
     carrier.emplace(blocks_.blocks_in_transit);
-    // The slow path has mostly freed more memory for this stream, unless the pool has fallen asleep
-    // since.
+    // The slow path has mostly freed more memory for this stream, but the pool may be asleep by
+    // now.
     try {
       count = take_batch(state, bytes, batch.data(), batch_size());
     } catch (...) {
@@ -83,9 +83,9 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
                                         std::size_t count) {
   const state_lock lock{blocks_.mutex};
   blocks_.require_awake();
-  // Takes as many as fit in the smallest hole that holds a quarter: a whole batch would come from
-  // larger holes, and its blocks would keep the chunks there from moving. The rest of a small hole
-  // is no loss, because freed small blocks merge again.
+  // As many as fit in the smallest hole that holds a quarter: a whole batch would come from larger
+  // holes, and its blocks would keep the chunks there from moving. The rest of a small hole is no
+  // loss, because freed small blocks merge again.
   block* hole = nullptr;
   for (std::size_t least = std::max<std::size_t>(count / 4, 1); hole == nullptr; least /= 2) {
     if (least == 0) return 0;
@@ -119,7 +119,7 @@ std::optional<std::size_t> block_allocator::allocate_block(const cache_user& use
                                                            std::size_t bytes, slab_supply* supply) {
   stream_state& state = *user.state;
   std::optional<std::size_t> made;
-  // The best fit is chosen among all free memory, the cached block included.
+  // The cached block may be part of the best fit.
   const thread_cache::block_at other = user.cache->take_block(&blocks_.blocks_in_transit);
   if (other.bytes != 0) blocks_.small_blocks.remove(other.offset);
   {

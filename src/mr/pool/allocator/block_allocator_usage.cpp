@@ -14,8 +14,8 @@ namespace hipvmm::mr::pool {
 
 namespace {
 
-/// The free memory that a request finds when all work is done: caches' memory is free too, because
-/// a miss empties them.
+/// The free memory that a request finds when all work is done; a miss empties caches, so theirs
+/// too.
 class free_memory_scan final : block_filter {
  public:
   /// Subtracts the blocks of caches from `seen.used_current`, and fills in `seen.streams`.
@@ -50,7 +50,6 @@ class free_memory_scan final : block_filter {
     }
   }
 
-  /// The longest stretch.
   [[nodiscard]] std::size_t longest() const {
     std::size_t bytes = 0;
     for (const stretch& each : stretches_) bytes = std::max(bytes, each.end - each.first->offset);
@@ -62,23 +61,20 @@ class free_memory_scan final : block_filter {
     for (const idle_chunk& each : chunks_) sum += each.bytes;
     return sum;
   }
-  /// The longest place: addresses without memory, and the idle memory on both sides.
+  /// The longest run of addresses without memory and idle memory.
   [[nodiscard]] std::size_t largest_place() const;
   /// The largest request, up to `most` bytes, that moves and `fresh` new chunks serve, of those
-  /// that the search tried; `served` if there is none. Pre: free memory serves `served` bytes
-  /// without a move.
+  /// that it tried. Pre: free memory serves `served` bytes without a move.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
-  /// The largest request if the pool releases all idle chunks and creates chunks from these and
+  /// The largest request if the pool releases all idle chunks, and creates chunks from these and
   /// `fresh` bytes, of `room` bytes at most. Pre: chunks move and are returned.
   [[nodiscard]] std::size_t largest_after_release(std::size_t fresh, std::size_t room) const;
 
  private:
-  /// Whether `fresh` and chunks that move serve a request of `bytes`: not if there is no place
-  /// for it, or the limit forbids it.
+  /// Whether `fresh` and chunks that move serve `bytes`, within the limit and in some place.
   [[nodiscard]] bool can_serve(std::size_t bytes, std::optional<new_memory> fresh) const;
 
-  /// Idle blocks beside each other.
   struct stretch {
     block* first;
     std::size_t end = 0;
@@ -96,7 +92,6 @@ class free_memory_scan final : block_filter {
   [[nodiscard]] bool has_no_memory(const block& one) const {
     return one.state == block_state::unmapped || may_unmap(one);
   }
-  /// Calls visit(first, last) once for each run of blocks that are idle or have no memory.
   template <typename Visit>
   void for_each_place(Visit visit) const {
     const auto is_part = [this](const block* one) {
@@ -214,7 +209,7 @@ std::size_t free_memory_scan::largest_after_release(std::size_t fresh, std::size
   return align_down(result, block_index::unit);
 }
 
-/// The counts, caches' memory as used. Pre: the state lock is held.
+/// Counts memory in caches as used. Pre: the state lock is held.
 pool_statistics counted(pool_blocks& blocks) {
   block_index& index = blocks.index;
   pool_statistics now{};
@@ -231,7 +226,7 @@ pool_statistics counted(pool_blocks& blocks) {
   return now;
 }
 
-/// The use of a block with memory; nullopt for others.
+/// nullopt for a block without memory, or a busy one.
 std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   switch (one.state) {
     case block_state::used:
@@ -247,7 +242,7 @@ std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   return std::nullopt;
 }
 
-/// The stream that allocated or freed it; 0 if it is none, or gone.
+/// 0 if no stream has it, or the stream is gone.
 std::uintptr_t stream_of(pool_blocks& blocks, const block& one, block_use use) {
   if (use == block_use::leaving) return 0;
   const stream_state* user = &owner_of(one);
@@ -296,7 +291,7 @@ allocator_statistics block_allocator::usage_snapshot(std::optional<new_memory> f
   seen.largest_now = scan.longest();
   seen.largest_place = scan.largest_place();
   const std::size_t whole = scan.whole_chunks();
-  // The largest place, or all memory without a user, bounds each request.
+  // Bounds a request without new memory.
   const std::size_t most = std::min(seen.largest_place, seen.reserved_current - seen.used_current);
   seen.largest_moved = seen.largest_now;
   if (memory.traits.moves_chunks)

@@ -15,9 +15,9 @@
 
 namespace hipvmm::mr::pool {
 
-/// Index of a pool's addresses: which are free, used or unmapped, and which chunks back them.
-/// Independent of streams: an owner is just a tree of free blocks. Offsets count from the start of
-/// the pool's addresses. Not thread-safe.
+/// Which of a pool's addresses are free, used or unmapped, and which chunks back them. It knows no
+/// streams: an owner is a tree of free blocks. Offsets count from the first address. Not
+/// thread-safe.
 class block_index {
  public:
   /// Unit of all sizes and offsets.
@@ -30,8 +30,7 @@ class block_index {
   using chunk_map = std::map<std::size_t, chunk>;  ///< by offset
   using blocks = std::vector<block*>;
 
-  /// `base`: the address of offset 0, for alignments. Blocks of `idle` merge with those of any
-  /// owner.
+  /// `base`: the address of offset 0. Blocks of `idle` merge with those of any owner.
   block_index(std::size_t address_bytes, std::uintptr_t base, block_owner& idle);
   ~block_index() { used_.clear(); }
   block_index& operator=(block_index&&) = delete;
@@ -43,28 +42,25 @@ class block_index {
   }
   /// Pre: no block is used.
   void set_base(std::uintptr_t base) noexcept { base_.store(base, std::memory_order_relaxed); }
-  /// The first offset from `offset` on whose address is a multiple of `alignment`.
+  /// The first offset from `offset` on with an aligned address.
   [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
     return ((base() + offset + alignment - 1) & ~(alignment - 1)) - base();
   }
   /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
   void prepare_for(std::size_t count);
-  /// Number of cuts kept in reserve for each growth between begin_growth() and end_growth():
-  /// slow_path::finish() makes up to three and must not allocate.
+  /// Cuts in reserve for each growth: slow_path::finish() makes up to three and must not allocate.
   static constexpr std::size_t kept_spare = 3;
   void begin_growth() noexcept { ++growths_; }
   void end_growth() noexcept { --growths_; }
   [[nodiscard]] block& front() const noexcept { return *front_; }
   [[nodiscard]] std::size_t used_blocks() const noexcept { return used_.size(); }
-  /// The used block that begins at `offset`; nullptr when none does.
+  /// The used block at `offset`; nullptr if none begins there.
   [[nodiscard]] block* find(std::size_t offset) noexcept;
 
-  // Finding free blocks.
-  /// The smallest block of `from` that holds `bytes` bytes with that alignment; nullptr when there
-  /// is none.
+  /// The smallest block of `from` that holds the request; nullptr if there is none.
   [[nodiscard]] block* best_fit(block_owner& from, std::size_t bytes,
                                 std::size_t alignment) const noexcept;
-  /// As best_fit(), in `from` and in idle memory.
+  /// The same, in `from` and in idle memory.
   [[nodiscard]] block* best_fit_or_idle(block_owner& from, std::size_t bytes,
                                         std::size_t alignment) const noexcept;
 
@@ -82,13 +78,12 @@ class block_index {
   // Busy to used and back.
   /// Merges the busy blocks from `first` up to `end` into one used block of `owner`.
   block& make_used(block& first, std::size_t end, block_owner& owner, std::uint64_t epoch) noexcept;
-  /// The used block of that size at `offset`, busy; nullptr, nothing done, when there is none.
+  /// The used block of that size at `offset`, now busy; nullptr, nothing done, if there is none.
   [[nodiscard]] block* take_used(std::size_t offset, std::size_t bytes) noexcept;
 
-  // Scanning. The cost does not grow with used blocks, nor with isolated free blocks that are
-  // smaller than the requested size.
-  /// Calls visit(first, last) for each stretch of adjacent free blocks that is two or more blocks,
-  /// or one of at least `bytes` bytes, in no order.
+  // Scans cost nothing for used blocks, nor for isolated free blocks smaller than the request.
+  /// Calls visit(first, last), in no order, for each stretch of adjacent free blocks that is two or
+  /// more blocks, or one of at least `bytes` bytes.
   template <typename Visit>
   void for_each_stretch(std::size_t bytes, Visit visit) const;
   /// By size, then by address.
@@ -103,32 +98,28 @@ class block_index {
   // Unmapped to busy and back.
   /// Makes [at, at + bytes), or up to its end, of an unmapped block busy. Pre: prepared.
   block& take_unmapped(block& gap, std::size_t at, std::size_t bytes) noexcept;
-  /// Splits a block after its first `bytes` bytes and returns the rest, which has the same
-  /// attributes. Pre: prepared for; the block is in no tree and not used.
+  /// Splits a block. The rest has the same attributes. Pre: prepared; it is in no tree and not
+  /// used.
   block& cut(block& whole, std::size_t bytes) noexcept;
-  /// Merges the busy blocks from `first` up to `end`.
   void merge(block& first, std::size_t end) noexcept;
   void make_unmapped(block& loose) noexcept;
 
-  // Chunks. A chunk is counted at its present address; its old address is a leaving block.
+  // A chunk is counted at its present address; its old address is a leaving block.
   [[nodiscard]] const chunk_map& chunks() const noexcept { return chunks_; }
-  /// A lower bound of the sizes of chunks, more than half of the smallest one; address_bytes() if
-  /// there is none.
+  /// A lower bound, more than half of the smallest chunk; address_bytes() without chunks.
   [[nodiscard]] std::size_t least_chunk() const noexcept;
-  /// Adds the chunk in node `made` at `offset`, with a new creation number.
+  /// Gives the chunk a new creation number.
   void add_chunk(chunk_map::node_type made, std::size_t offset) noexcept;
-  /// Removes the chunk and returns it, for put_chunk() or to be dropped.
+  /// For put_chunk(), or to be dropped.
   [[nodiscard]] chunk_map::node_type take_chunk(std::size_t offset) noexcept;
   void put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept;
 
-  /// Bytes of chunks, and the highest value of these and of those passed to note_high(). Any thread
-  /// may read the first at any time.
+  /// Bytes of chunks, for any thread at any time; the highest of these and of note_high().
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return physical_bytes_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] std::size_t physical_high() const noexcept { return physical_high_; }
   void note_high(std::size_t held) noexcept { physical_high_ = std::max(physical_high_, held); }
-  /// Bytes of used blocks, and their highest value.
   [[nodiscard]] std::size_t used_bytes() const noexcept { return used_bytes_; }
   [[nodiscard]] std::size_t used_high() const noexcept { return used_high_; }
   void reset_highs() noexcept;
@@ -142,8 +133,7 @@ class block_index {
     using type = std::size_t;
     const type& operator()(const block& one) const noexcept { return one.offset; }
   };
-  // Offsets are multiples of a few hundred bytes up to many megabytes: their low bits carry no
-  // information.
+  // Offsets are multiples of hundreds of bytes, so their low bits carry no information.
   struct mix {
     std::size_t operator()(std::size_t offset) const noexcept {
       return static_cast<std::size_t>((offset * 0x9E3779B97F4A7C15U) >> 32);
@@ -154,8 +144,7 @@ class block_index {
                                       boost::intrusive::hash<mix>,
                                       boost::intrusive::power_2_buckets<true>>;
 
-  /// Merges `one` with the next block; the attributes are those of `one`.
-  void join_next(block& one) noexcept;
+  void join_next(block& one) noexcept;  // the attributes are those of `one`
   void enter_tree(block& one) noexcept;
   void leave_tree(block& one) noexcept;
   void enter_unmapped(block& one) noexcept;
@@ -178,7 +167,7 @@ class block_index {
   mutable block_tree leaving_;
   std::size_t unmapped_bytes_ = 0;
   mutable owner_list owners_;
-  // Free blocks that had a free neighbour when they became free: the later one of each two.
+  // Of two adjacent free blocks the later one; and some that are alone by now.
   mutable block_list beside_others_;
   chunk_map chunks_;
   std::array<std::size_t, 65> chunks_by_width_{};  // how many chunks have sizes of so many bits

@@ -48,7 +48,7 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     one->owner = &blocks_.streams.idle();
     one->epoch = 0;
   }
-  // A merge removes neighbours that come later in this list, but no busy block.
+  // A merge removes no busy block, so no later one of this list.
   for (block* const one : passed) {
     if (one->state == block_state::busy) blocks_.index.make_free(*one);
   }
@@ -63,7 +63,7 @@ void maintenance::record_forgotten(const stream_timeline::state_list& states) {
       if (!each->is_forgotten() || !each->lacks_fence()) continue;
       ended = each->advance_epoch();
     }
-    // The fence is made after the end of the epoch, so that it covers all memory of that epoch.
+    // After the end of the epoch, so that the fence covers all memory of it.
     each->fences().push_back({blocks_.streams.source().fence_for_gone(), ended});
   }
 }
@@ -157,7 +157,7 @@ std::size_t maintenance::release(unmap_records& going, chunk_gift* gift) {
 
 void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around,
                          unmap_records& going) {
-  // No work uses an old address of the chunk either: such work was submitted before the work that
+  // No work uses an old address of the chunk either: work there was submitted before the work that
   // has passed at the present address.
   detach_old_addresses([&chunk](const auto& one) { return one.order == chunk.order; }, going);
   unmap_records records;
@@ -207,8 +207,7 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
 maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gift) {
   const stream_timeline::state_list states = blocks_.streams.all();
   blocks_.empty_caches(states);
-  // Other threads are about to free these blocks; then more chunks may be idle, and the trim must
-  // come again.
+  // Other threads are about to free these blocks, so a later trim may find more idle chunks.
   const bool are_in_transit = blocks_.blocks_in_transit.load() != 0;
   record_forgotten(states);
   blocks_.streams.record_missing_fences(states, nullptr);
@@ -216,10 +215,10 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
   static_cast<void>(unmap_old_addresses());
   if (!backing_.memory.traits.returns_memory)
     return trim_with_addresses(bytes_to_keep, are_in_transit);
-  // The index still has memory that other threads release now: it is not released twice.
+  // Memory that other threads are releasing still counts as held, and is not released twice.
   const std::size_t leaving = turn_.leaving_bytes();
   if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
-  // Adjacent blocks of several streams become one block, so that later turns visit fewer.
+  // Adjacent blocks of several streams become one, so that later turns visit fewer.
   static_cast<void>(collect_reusable(states, false));
 
   std::vector<idle_chunk> found;
@@ -239,15 +238,14 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       });
     });
     const bool in_use = is_free_memory_in_use();
-    // A release takes some tens of microseconds. If many chunks are idle, a turn releases more of
-    // them, because each turn visits all.
+    // A release takes some tens of microseconds. Each turn visits all idle chunks, so if there are
+    // many, it releases more.
     const std::size_t most_chunks =
         std::max(backing_.memory.traits.prices.chunks_of_trim(), found.size() / 64);
     const auto is_asked = [gift](const idle_chunk& each) {
       return gift != nullptr && each.bytes == gift->asked.chunk_bytes;
     };
-    // The newest chunks go first, because the old ones are at addresses in the order of their
-    // creation.
+    // The newest first, because the old ones are at addresses in the order of their creation.
     std::ranges::sort(found, std::greater<>{}, [&](const idle_chunk& each) {
       return std::pair{is_asked(each), each.order};
     });

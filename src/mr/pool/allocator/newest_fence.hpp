@@ -14,11 +14,10 @@ namespace hipvmm::mr::pool {
 
 /// The newest fence of a stream that may vanish (fence_source::may_vanish). HIP gets such a stream
 /// only in calls of the pool that got it. So once another stream has needed its memory, each free
-/// in it makes this fence first, which covers all that was freed in the stream until the next free.
-/// Memory freed without one needs a fence for all devices. Thread-safe, by a lock of its own.
+/// in it makes this fence first. The fence covers all that was freed in the stream until the next
+/// free. Memory freed without one needs a fence for all devices. Thread-safe, by a lock of its own.
 class newest_fence {
  public:
-  /// Whether frees make the fence.
   [[nodiscard]] bool is_made_by_frees() const noexcept {
     return by_frees_.load(std::memory_order_relaxed);
   }
@@ -28,8 +27,8 @@ class newest_fence {
     const std::lock_guard lock{mutex_};
     return covered_ == without_fence_;
   }
-  /// The fence, nullptr before the first; nullopt if it does not cover all that was freed: then
-  /// frees make it from now on.
+  /// nullptr before the first fence; nullopt if it does not cover all that was freed: then frees
+  /// make it from now on.
   [[nodiscard]] std::optional<std::shared_ptr<const fence>> get() {
     const std::lock_guard lock{mutex_};
     if (covered_ == without_fence_) return fence_;
@@ -50,7 +49,7 @@ class newest_fence {
     covered_ = covered;
     return true;
   }
-  /// Begins anew for another stream. Pre: nothing uses memory freed in the last one.
+  /// Pre: nothing uses memory freed in the last stream.
   void begin_anew() noexcept {
     const std::lock_guard lock{mutex_};
     covered_ = without_fence_;

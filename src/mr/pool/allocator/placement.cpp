@@ -23,16 +23,16 @@ constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
 constexpr std::size_t largest_cut = 256 * MiB;
 /// A growth is rounded up to 1/growths_per_chunk of a chunk at least, and to no more if
-/// 1/largest_free_part of the pool is free, because more free memory would not serve either.
+/// 1/largest_free_part of the pool is free: that memory does not serve, and more would not either.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
 /// If a device takes chunks of one size only, the limit is divided into at least so many.
 constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
-/// The least chunk size that keeps their number within rules.most_chunks. While a pool is small a
-/// chunk is a share of the pool's memory, so that their number is a logarithm of it; later chunks
-/// are so large that half of the allowed number makes up the limit.
+/// Keeps the number of chunks within rules.most_chunks. In a small pool a chunk is a share of the
+/// memory, so their number is a logarithm of it. Later chunks are so large that half of the allowed
+/// number makes up the limit.
 std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);
@@ -50,7 +50,7 @@ std::size_t chunk_share(const block_index& index, const chunk_rules& rules) noex
                    std::min(share, std::bit_floor(rules.largest_chunk))});
 }
 
-/// The size of the chunks of a growth that backs `wanted` bytes, `missing` of these by new chunks.
+/// For a growth of `wanted` bytes, `missing` of these by new chunks.
 std::size_t new_chunk_bytes(const block_index& index, std::size_t missing, std::size_t wanted,
                             const chunk_rules& rules) {
   if (!rules.moves_chunks || missing == 0) return missing;
@@ -61,8 +61,6 @@ std::size_t new_chunk_bytes(const block_index& index, std::size_t missing, std::
                    least_for_count(index.physical_bytes() + missing, rules)});
 }
 
-/// The unit to which a growth is rounded up: less than a chunk if the pool would have much free
-/// memory that does not serve, because more of it would not either.
 std::size_t growth_unit(const block_index& index, std::size_t missing, std::size_t requested,
                         const chunk_rules& rules) {
   const std::size_t share = chunk_share(index, rules);
@@ -117,7 +115,7 @@ class scanner {
   }
 
  private:
-  /// Adjacent addresses with nothing behind them, or old ones that could be unmapped.
+  /// Adjacent addresses without memory, or old ones that could be unmapped.
   struct gap {
     block* first;
     block* last;
@@ -145,7 +143,7 @@ class scanner {
     return index_.aligned(offset, request_.alignment);
   }
 
-  /// The run of usable blocks that ends at the beginning of `one`; nullptr if there is none.
+  /// The run of usable blocks before `one`; nullptr if there is none.
   [[nodiscard]] block* run_before(const block& one) const {
     block* run = nullptr;
     for (block* at = one.previous; at != nullptr && filter_.is_usable(*at); at = at->previous)
@@ -157,7 +155,7 @@ class scanner {
     const std::size_t at = aligned(run.offset);
     if (at + request_.bytes > end) return;
     candidate& best = found_.free_run;
-    // The room of a run is compared in map_room, which runs have no other use for.
+    // A run's room is kept in map_room, which runs have no other use for.
     if (best.first != nullptr &&
         std::pair{best.map_room, best.first->offset} < std::pair{end - run.offset, run.offset})
       return;
@@ -223,7 +221,7 @@ class scanner {
     note_candidate(here);
   }
 
-  /// The bytes of idle chunks that would stay because they are in the place.
+  /// Bytes of idle chunks that are in the place already.
   [[nodiscard]] std::size_t kept_in(const candidate& here) const {
     const std::size_t end = here.at + request_.bytes;
     std::size_t sum = 0;
@@ -235,7 +233,7 @@ class scanner {
     return sum;
   }
 
-  /// Makes `here` the best place if `cost` is lower there, or is the same at a lower address.
+  /// Prefers the lower `cost`, then the lower address.
   template <typename Cost>
   static void note(candidate& best, const candidate& here, Cost cost) {
     if (best.first == nullptr ||
@@ -261,16 +259,15 @@ class scanner {
   placement_scan found_;
 };
 
-/// The chunks of at least `least` bytes to be moved to `target`, in the order of their creation.
+/// Chunks of at least `least` bytes to be moved to `target`, in the order of their creation.
 std::vector<idle_chunk> sources_for(const candidate& target, const request& wanted,
                                     const placement_scan& found, std::size_t least) {
   const std::size_t end = target.at + wanted.bytes;
   std::vector<idle_chunk> sources = found.sources;
-  // Chunks inside the place are there already.
   std::erase_if(sources, [&](const idle_chunk& one) {
     return one.bytes < least || (one.offset < end && target.at < one.offset + one.bytes);
   });
-  // From the smallest runs first: large ones may serve large requests as they are.
+  // From the smallest runs first, because large ones may serve large requests as they are.
   std::ranges::sort(sources, {}, [](const idle_chunk& one) {
     return std::pair{one.run_bytes, one.offset};
   });

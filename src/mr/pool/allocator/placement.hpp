@@ -10,23 +10,19 @@
 #include "mr/pool/allocator/block_index.hpp"
 #include "mr/pool/backend/backend.hpp"
 
-// Search for places of a request, and for the steps that each place needs: functions of the index
-// and of numbers, which change nothing.
+// Searches for places of a request and the steps that each needs. Nothing here changes anything.
 namespace hipvmm::mr::pool {
 
-/// The bytes and the address alignment that a caller requests.
 struct request {
   std::size_t bytes;
   std::size_t alignment;
-  /// For a graph, whose stream is being captured: it waits only if there is no other memory.
+  /// Its stream is being captured: it waits only if there is no other memory.
   bool is_for_graph = false;
   slab_supply* supply = nullptr;  ///< the request's own, if the pool has an upstream
 };
 
-/// Selects the blocks that a request may use.
 class block_filter {
  public:
-  /// Whether the request may have this block's memory.
   [[nodiscard]] virtual bool is_usable(const block& one) const = 0;
   /// Whether the memory of a usable block may be mapped elsewhere for it.
   [[nodiscard]] virtual bool may_move(const block& one) const = 0;
@@ -37,7 +33,6 @@ class block_filter {
   ~block_filter() = default;
 };
 
-/// Constraints on chunks, in bytes.
 struct chunk_rules : backend_traits {
   std::size_t equal_chunk;  ///< the one size of all; 0: sizes may differ
   std::size_t limit;        ///< of all chunks
@@ -46,7 +41,6 @@ struct chunk_rules : backend_traits {
   bool moves_small_chunks = false;  ///< also chunks smaller than a new one that is allowed
 };
 
-/// A chunk without used memory.
 struct idle_chunk {
   std::size_t offset;
   std::size_t bytes;
@@ -55,7 +49,6 @@ struct idle_chunk {
   block* first;           ///< the block that it begins in, or one before
 };
 
-/// A possible place for a request.
 struct candidate {
   block* first = nullptr;     ///< block that it begins in; nullptr: there is no such place
   std::size_t at = 0;         ///< offset that it begins at
@@ -67,7 +60,6 @@ struct candidate {
   std::size_t kept = 0;       ///< bytes of idle chunks in it
 };
 
-/// Result of a scan for a request.
 struct placement_scan {
   candidate free_run;               ///< smallest run of adjacent usable blocks that holds it
   candidate smallest_need;          ///< place for it that needs the least backing
@@ -78,11 +70,9 @@ struct placement_scan {
 /// Throws: std::bad_alloc.
 [[nodiscard]] placement_scan scan_placements(const block_index& index, const request& wanted,
                                              const block_filter& filter, const chunk_rules& rules);
-/// Scans only for the places that need backing.
 void scan_gaps(const block_index& index, const request& wanted, const block_filter& filter,
                const chunk_rules& rules, placement_scan& found);
 
-/// Plan to serve a request at a place that needs backing.
 struct growth_plan {
   candidate target;
   std::vector<idle_chunk> sources;  ///< to be moved there, in the order of their creation
@@ -91,12 +81,10 @@ struct growth_plan {
   std::size_t wanted = 0;           ///< bytes to be backed
   std::size_t chunk = 0;            ///< bytes of each new chunk but the last one
 };
-/// Returns the size of a pool's chunks if all must have one: a part of the limit, of which several
-/// fit into `available` bytes. `rules.equal_chunk` is not used.
+/// A part of the limit, of which several fit into `available` bytes. Ignores `rules.equal_chunk`.
 [[nodiscard]] std::size_t equal_chunk_bytes(std::size_t available,
                                             const chunk_rules& rules) noexcept;
-/// Plans a growth; nullopt if there is no place, or the limit forbids it. Throws:
-/// std::bad_alloc.
+/// nullopt if there is no place, or the limit forbids it. Throws: std::bad_alloc.
 [[nodiscard]] std::optional<growth_plan> plan_growth(const block_index& index,
                                                      const request& wanted,
                                                      const placement_scan& found,
@@ -115,7 +103,7 @@ void for_each_run(block& first, const block& last, Joins joins, Visit visit) {
   if (run != nullptr) visit(*run, last.end());
 }
 
-/// Adds to `found` the chunks that are wholly in [first.offset, end), which is free.
+/// Adds the chunks that are wholly in [first.offset, end), which is free.
 void add_idle_chunks(const block_index& index, block& first, std::size_t end,
                      std::vector<idle_chunk>& found);
 

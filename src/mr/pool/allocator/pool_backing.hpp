@@ -23,35 +23,31 @@ namespace hipvmm::mr::pool {
 
 /// The turns of threads on the slow path, and the work that they do without its lock.
 struct backing_turns {
-  // Held for planning and for HIP calls that do not wait for the GPU.
+  // The slow-path lock: held for planning and for HIP calls that do not wait for the GPU.
   detail::ranked_mutex mutex{detail::lock_rank::pool_slow_path};
-  // The work that threads do without that lock during their turns, oldest first. Its blocks may be
-  // busy until it ends.
+  // Work of turns without that lock, oldest first. Its blocks may be busy until it ends.
   struct unlocked_period : boost::intrusive::list_base_hook<> {
     std::uint64_t number = 0;
-    // If this work unmaps detached memory: the bytes of its chunks, which count as held until the
-    // work ends.
+    // Bytes of chunks that this work unmaps, which count as held until it ends; else nullopt.
     std::optional<std::size_t> unmapped_bytes;
     [[nodiscard]] bool unmaps() const noexcept { return unmapped_bytes.has_value(); }
   };
   boost::intrusive::list<unlocked_period> unlocked_periods;
   std::uint64_t last_unlocked_period = 0;
   std::condition_variable_any unlocked_period_ended;
-  // Threads that wait for that lock: trims let them go first, because the lock itself does not.
+  // Threads that wait for the lock, which is not fair: trims let them go first.
   std::atomic<int> waiting{0};
 };
 
-/// The memory behind a pool's blocks, and addresses that are still to be unmapped. All but the
-/// atomic numbers is guarded by the slow-path lock.
+/// Guarded by the slow-path lock, except the atomic numbers.
 struct pool_backing {
-  /// An old address of a chunk that has moved, which work submitted before may still use.
+  /// An old address of a chunk that has moved, which earlier work may still use.
   struct old_mapping {
     block* addresses;     // leaving
     std::uint64_t order;  // of the chunk
     stream_state* owner;  // unmapped when this one has passed `epoch`
     std::uint64_t epoch;
   };
-  /// Memory that was detached from the backend and is still mapped.
   struct unmap_record {
     std::unique_ptr<pending_release> what;
     block* addresses;         // busy
@@ -73,8 +69,8 @@ struct pool_backing {
   }
 };
 
-/// One thread's turn on the slow path. Failures and events during the turn are reported after it,
-/// because an error handler and a callback may use the pool.
+/// One thread's turn on the slow path. Failures and events are reported after it, because an error
+/// handler and a callback may use the pool.
 class backing_turn {
  public:
   explicit backing_turn(backing_turns& turns)
@@ -84,40 +80,34 @@ class backing_turn {
     --turns_.waiting;
   }
 
-  /// Runs `work`, which may wait for the GPU, without the lock, so that other threads can have
-  /// their turns. `unmapped_bytes`: the bytes of the chunks that `work` unmaps; nullopt if it
-  /// unmaps nothing.
+  /// Other threads have their turns while `work` waits. `unmapped_bytes`: as in unlocked_period.
   template <typename Work>
   void without_lock(Work work, std::optional<std::size_t> unmapped_bytes = {}) {
     ++times_away_;
     const absent away{*this, unmapped_bytes};
     work();
   }
-  /// Waits for the fence without the lock; false if a capture forbids that.
+  /// Waits without the lock; false if a capture forbids that.
   [[nodiscard]] bool wait_for(const fence& point) {
     bool passed = false;
     without_lock([&] { passed = stream_timeline::wait_for(point); });
     return passed;
   }
-  /// How many times the turn released the lock.
   [[nodiscard]] unsigned times_away() const noexcept { return times_away_; }
-  /// Whether other threads work without the lock.
   [[nodiscard]] bool are_others_away() const noexcept { return !turns_.unlocked_periods.empty(); }
-  /// Whether other threads unmap detached memory without the lock.
   [[nodiscard]] bool do_others_unmap() const noexcept {
     return std::ranges::any_of(turns_.unlocked_periods, &backing_turns::unlocked_period::unmaps);
   }
-  /// Whether requests wait without the lock.
   [[nodiscard]] bool do_others_wait() const noexcept {
     return !std::ranges::all_of(turns_.unlocked_periods, &backing_turns::unlocked_period::unmaps);
   }
-  /// The bytes of chunks that other threads unmap without the lock, which still count as held.
+  /// Bytes that other threads are unmapping, which still count as held.
   [[nodiscard]] std::size_t leaving_bytes() const noexcept {
     std::size_t bytes = 0;
     for (const auto& each : turns_.unlocked_periods) bytes += each.unmapped_bytes.value_or(0);
     return bytes;
   }
-  /// Waits until all work that other threads do without the lock at this moment has ended.
+  /// Waits until all present work of other threads without the lock has ended.
   void wait_for_others() {
     const std::uint64_t newest = turns_.last_unlocked_period;
     turns_.unlocked_period_ended.wait(lock_, [&] {

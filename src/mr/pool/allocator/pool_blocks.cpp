@@ -77,7 +77,7 @@ void pool_blocks::free_cached(stream_state& user, std::size_t bytes, const std::
 
 void pool_blocks::empty_caches(stream_state& user) noexcept {
   user.for_each_cache([&](thread_cache& cache) {
-    // A miss empties all caches, and next to all of them have nothing.
+    // A miss empties all caches, most of which have nothing.
     if (cache.is_empty()) return;
     const detail::counted_scope carrier{blocks_in_transit};
     std::array<std::size_t, thread_cache::most> blocks{};

@@ -24,12 +24,10 @@
 
 namespace hipvmm::mr::pool {
 
-/// The blocks of a pool, the streams that own them, and the numbers that decide on growth.
-///
-/// `mutex`, the state lock, guards all members from `streams` on, except the fences of streams,
-/// which the slow-path lock guards. It is taken after the slow-path lock and held for steps in
-/// trees. Long work and waits hold neither lock: the blocks involved are busy, and no other thread
-/// touches busy blocks.
+/// The blocks of a pool, the streams that own them, and the numbers that decide on growth. `mutex`,
+/// the state lock, guards all members from `streams` on. It is taken after the slow-path lock and
+/// held for steps in trees. Long work and waits hold neither lock: the blocks involved are busy,
+/// and no other thread touches busy blocks.
 struct pool_blocks {
   using state_lock = stream_timeline::state_lock;
 
@@ -38,20 +36,18 @@ struct pool_blocks {
         small_blocks{backend.traits.address_bytes},
         streams{fences, mutex},
         index{backend.traits.address_bytes, base, streams.idle()} {}
-  /// The trees unlink the blocks, which are destroyed first.
+  /// The index ends first, and with it the blocks, which the trees of the streams would unlink.
   ~pool_blocks() {
     for (stream_state& each : streams.states()) each.free().clear();
   }
   pool_blocks& operator=(pool_blocks&&) = delete;
 
   const memory_backend& memory;
-  // Of the pool's events; set before the first request.
-  detail::event_origin events{memory_event_source::pool, 0, -1};
-  block_map small_blocks;  // uses atomics, no lock
-  // Requests that have waited for all streams, and one more while the pool sleeps: caches then keep
-  // nothing.
+  detail::event_origin events{memory_event_source::pool, 0, -1};  // set before the first request
+  block_map small_blocks;                                         // uses atomics, no lock
+  // Requests that have waited for all streams, and a sleeping pool: caches then keep nothing.
   std::atomic<int> waiting_requests{0};
-  // Threads that hold blocks between a cache and the index, so that no request finds them.
+  // Threads that carry blocks between a cache and the index, where no request finds them.
   std::atomic<int> blocks_in_transit{0};
 
   // In a cache line of its own, because most frees read the members above and take no lock.
@@ -66,7 +62,7 @@ struct pool_blocks {
   std::array<std::uint64_t, pool_source_count> served{};
   std::uint64_t chunks_created = 0;
   std::uint64_t chunks_moved = 0;
-  // Set while the memory sleeps: the text by which requests are refused.
+  // While the memory sleeps, the text by which requests are refused.
   const std::string* refusal = nullptr;
 
   template <typename Work>
@@ -78,30 +74,25 @@ struct pool_blocks {
   // Called with the state lock.
   /// Throws: std::logic_error while the memory sleeps.
   void require_awake() const;
-  /// The rules of new chunks.
   [[nodiscard]] chunk_rules rules() const;
   /// Plans a growth. Pinned chunks count against the limit too. A growth can take one only if it
   /// needs a chunk of exactly that size. Throws: std::bad_alloc.
   [[nodiscard]] std::optional<growth_plan> plan(const request& wanted, const placement_scan& found,
                                                 chunk_rules rules) const;
-  /// Chooses the one size of chunks, if they must have one and none is mapped, so that several fit
-  /// into `available` bytes.
+  /// If chunks must have one size and none is mapped: several fit into `available` bytes.
   void choose_equal_chunk(std::size_t available);
-  /// Frees the used block at `offset` in the stream of `user`. Returns false, with nothing done,
-  /// unless `bytes` are in use there.
+  /// Returns false, with nothing done, unless `bytes` are in use at `offset`.
   [[nodiscard]] bool free_used(stream_state& user, std::size_t offset, std::size_t bytes,
                                bool has_fence = false) noexcept;
-  /// Merges the busy blocks from `first` up to `end` into a used block of `user`, served by
-  /// `counted`, and returns its offset.
+  /// Merges the busy blocks from `first` up to `end`, served by `counted`. Returns the offset.
   std::size_t make_used(block& first, std::size_t end, stream_state& user,
                         pool_source counted) noexcept;
-  /// Takes the best fit of the stream's own and of idle memory; nullopt when they have none.
-  /// Throws: std::bad_alloc; std::logic_error while the memory sleeps.
+  /// The best fit of own and idle memory. Throws: std::bad_alloc; std::logic_error while asleep.
   [[nodiscard]] std::optional<std::size_t> take_own(stream_state& user, const request& wanted,
                                                     pool_source counted);
 
-  /// Calls visit(owner, block) once for each block that caches have, even if it is found twice
-  /// because a thread moved it to another cache meanwhile. Throws: std::bad_alloc; as `visit`.
+  /// Visits each block in a cache once, also if a thread moves it to another one meanwhile. Throws:
+  /// std::bad_alloc; as `visit`.
   template <typename Visit>
   void for_each_cached(Visit visit) {
     std::vector<std::pair<block*, stream_state*>> found;
@@ -118,18 +109,14 @@ struct pool_blocks {
   }
 
   // Called without the state lock.
-  /// Frees blocks of `bytes` bytes each that were in caches.
   void free_cached(stream_state& user, std::size_t bytes, const std::size_t* offsets,
                    std::size_t count) noexcept;
-  /// Frees all memory in the caches of the stream.
   void empty_caches(stream_state& user) noexcept;
-  /// The same for several streams.
   void empty_caches(const stream_timeline::state_list& users) noexcept {
     for (stream_state* const each : users) empty_caches(*each);
   }
 
   // Called with or without it.
-  /// Bytes that the pool has from the device.
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return index.physical_bytes() + memory.pinned_bytes();
   }
@@ -137,7 +124,7 @@ struct pool_blocks {
                     const void* stream = nullptr) const noexcept;
 };
 
-/// The name of a pool in messages, by the start of its addresses; 0: it has slabs.
+/// By the start of the pool's addresses; 0: it has slabs.
 [[nodiscard]] std::string name_of_pool(std::uintptr_t start);
 
 }  // namespace hipvmm::mr::pool

@@ -15,7 +15,7 @@ namespace {
 
 using microseconds = std::chrono::duration<double, std::micro>;
 
-/// How long a request waits for memory that streams have freed, rather than take new memory.
+/// The longest wait for memory that streams have freed, before new memory is taken.
 microseconds patience_for(pool_blocks& blocks, const memory_backend& memory,
                           const request& wanted) {
   const microseconds cost_of_chunk = memory.traits.prices.patience();
@@ -71,7 +71,7 @@ std::optional<std::size_t> slow_path::take_free() {
 std::optional<std::size_t> slow_path::add_backing() {
   std::optional<std::size_t> grown;
   pass_.refused = detail::refusal_of([&] { grown = grow(); });
-  // GCC 12 lets grow() write to `grown` before it throws (-O3), so that alone says nothing.
+  // GCC 12 (-O3) lets grow() write to `grown` before it throws.
   return pass_.refused ? std::nullopt : grown;
 }
 
@@ -93,8 +93,8 @@ bool slow_path::wait_for_memory() {
   }
   if (!waited_) {
     maintenance_.wait_for_streams(states_, &without_fence_);
-    // From now on this request claims free memory before it waits for it, and caches keep
-    // nothing, so that no other request takes that memory.
+    // From now on this request claims free memory before it waits for it, and caches keep nothing,
+    // so that no other request takes that memory.
     waited_ = true;
     ++blocks_.waiting_requests;
     return true;
@@ -128,9 +128,10 @@ std::optional<std::size_t> slow_path::take_own(pool_source counted) {
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
-  // The user's stream gets memory of others: its newest fence must cover all that it waits for.
+  // The newest fence of the user's stream must cover all that it waits for.
   if (!renew_user_fence()) return std::nullopt;
-  // The user's work is ordered after older blocks only: the search skips so many newer ones.
+  // The user's work is ordered after older blocks only, so the search skips up to so many newer
+  // ones.
   constexpr int patience = 16;
   const state_lock lock{blocks_.mutex};
   // A thread's own stream takes no memory in use: others could not make its fence.

@@ -16,11 +16,10 @@
 
 namespace hipvmm::mr::pool {
 
-/// Serves a request that its own stream's free memory cannot serve: it tries the sources of
-/// pool_source in turn until one succeeds.
-/// - Only the thread that has the turn creates, maps and records. It releases the turn while it
-///   waits.
-/// - Blocks that it uses without the state lock are busy; no other thread touches busy blocks.
+/// Serves a request for which its own stream lacks free memory: it tries the sources of pool_source
+/// in turn (docs/design/one_growth_and_one_allocation.md, steps 4 to 7). Only the thread that has
+/// the turn creates, maps and records. It releases the turn while it waits. Blocks that it uses
+/// without the state lock are busy.
 class slow_path final : block_filter {
  public:
   slow_path(pool_blocks& all_blocks, pool_backing& backing, stream_state& user,
@@ -28,14 +27,13 @@ class slow_path final : block_filter {
   ~slow_path();
   slow_path& operator=(slow_path&&) = delete;
 
-  /// Serves the request and returns the offset of the memory; nullopt when no source has any.
+  /// Returns the offset of the memory; nullopt if no source has any.
   [[nodiscard]] std::optional<std::size_t> serve();
 
  private:
   using state_lock = pool_blocks::state_lock;
   using blocks = block_index::blocks;
   struct growth;
-  /// One pass through the steps of serve().
   struct pass {
     std::uint64_t reclaimed;                    // backend's count when the pass began
     unsigned times_away;                        // turn's count when the pass began
@@ -44,18 +42,18 @@ class slow_path final : block_filter {
   };
 
   /// Throws: std::logic_error while the memory sleeps. Called at the start and after each wait,
-  /// because another thread may have put the memory to sleep. A sleeping pool takes and maps
-  /// nothing: suspend() has already counted its memory.
+  /// because another thread may have put it to sleep. A sleeping pool takes and maps nothing,
+  /// because suspend() has already counted its memory.
   void require_awake() const;
 
   // The steps of serve().
   [[nodiscard]] std::optional<std::size_t> take_free();
-  /// nullopt without a place, or if the device refused memory: then pass_.refused is set.
+  /// nullopt without a place, or if the device refused memory, which pass_.refused then says.
   [[nodiscard]] std::optional<std::size_t> add_backing();
   /// Waits until there may be more memory. Returns false if nothing is left to wait for.
   [[nodiscard]] bool wait_for_memory();
 
-  // The sources, one function each.
+  // The sources.
   [[nodiscard]] std::optional<std::size_t> take_own(pool_source counted);
   /// Takes the smallest block of other streams that the user's work is ordered after.
   [[nodiscard]] std::optional<std::size_t> take_followed();
@@ -68,51 +66,41 @@ class slow_path final : block_filter {
   /// Makes all free memory visible to a scan, except memory that others use without the lock.
   void uncover_free_memory();
 
-  /// Whether it may wait although other memory may exist: true for a request without a stream,
-  /// because allocate_sync() and deallocate_sync() may wait.
+  /// Without a stream, because allocate_sync() and deallocate_sync() may wait.
   [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !request_.is_for_graph; }
   /// Waits for memory freed without a stream, if that serves the request.
   [[nodiscard]] std::optional<std::size_t> wait_for_all_streams();
   /// Waits for memory freed in streams, if one block of it serves a request that may wait. Work of
-  /// any length may precede the free, so the wait is bounded: by the time of a new chunk times the
+  /// any length may precede the free, so the wait is bounded: by the price of a new chunk times the
   /// square of held / needed bytes, a ratio of at most 4.
   [[nodiscard]] std::optional<std::size_t> wait_briefly();
-  /// Whether one block freed in a stream, with a fence behind it, would serve the request.
   [[nodiscard]] bool is_freed_in_a_stream();
-  /// Waits until nothing uses the memory freed in `taken`. Returns false if a capture forbids
-  /// that: the stream counts as untracked, and the next scan finds less.
+  /// Waits until nothing uses the memory in `taken`. Returns false if a capture forbids that: the
+  /// stream counts as untracked, and the next scan finds less.
   [[nodiscard]] bool wait_for(const blocks& taken);
-  /// Makes the user's work from now on wait for the work on the memory in `taken`. Returns false as
-  /// wait_for().
+  /// The same, but the user's stream waits, if there is one, and not the caller.
   [[nodiscard]] bool make_user_wait(const blocks& taken);
-  /// For a user's stream that may vanish: makes its newest fence cover all work that it waits for
-  /// by now. Returns false as wait_for().
+  /// Makes the newest fence of the user's stream cover all that it waits for. Fails as wait_for().
   [[nodiscard]] bool renew_user_fence();
-  /// Records that the work of that stream cannot be tracked. Returns false.
+  /// Returns false.
   bool mark_untracked(const stream_state& whose);
 
-  /// Chooses the one size of chunks, if they must have one, by the memory that the source has now.
   void choose_equal_chunk();
-  /// Claims the blocks of a growth, ordered before the user's work; returns false if there is no
-  /// place.
+  /// Plans and claims a growth, ordered before the user's work; false if there is no place.
   [[nodiscard]] bool begin(growth& work);
   void claim_all(growth& work);
-  /// Removes `bytes` from the planned bytes: they have been created, or will not be.
+  /// So many planned bytes have been created, or will not be.
   void end_plan(growth& work, std::size_t bytes) noexcept;
-  /// Whether the claimed sources may be moved: their memory is ordered before the user's work, or
-  /// no longer in use.
+  /// As make_user_wait(), for the sources.
   [[nodiscard]] bool may_move_sources(growth& work);
   void move_by_alias(growth& work);
   void move_by_remap(growth& work);
-  /// Backs the next bytes of the place with new chunks.
   void create(growth& work, std::size_t bytes);
-  /// Ends a failed growth:
-  /// - backed memory stays, as free memory of the user's stream;
-  /// - chunks that have left their address and have no new one are released to the device;
-  /// - the rest is free as before.
+  /// Ends a failed growth: backed memory stays free for the user, chunks that have no address any
+  /// more are released to the device, and the rest is free as before.
   void undo(growth& work) noexcept;
-  /// Turns memory that HIP refused to unmap after a failure into an entry to be unmapped later. It
-  /// is counted until then, so that other requests go elsewhere. Returns whether there was any.
+  /// Notes memory that HIP refused to unmap, to be unmapped later. Until then it is counted, so
+  /// that other requests go elsewhere. Returns whether there was any.
   [[nodiscard]] bool defer_unmap(block& left) noexcept;
   std::size_t finish(growth& work) noexcept;
 
@@ -126,8 +114,7 @@ class slow_path final : block_filter {
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
   [[nodiscard]] candidate one_free_block();
-  /// Frees a busy block that got backing and that no work has used: for the user, or as idle memory
-  /// if the user is a thread's own stream.
+  /// Frees a busy block that got backing and that no work has used.
   void free_surplus(block& gained) noexcept;
 
   pool_blocks& blocks_;
@@ -135,19 +122,18 @@ class slow_path final : block_filter {
   stream_state& user_;
   request request_;
   stream_timeline::state_list states_;  // the states that existed when it began
-  // Streams that were found in a capture, or that ended without a fence: their work cannot be
-  // tracked.
+  // Streams in a capture, or that ended without a fence: their work cannot be tracked.
   std::vector<const stream_state*> without_fence_;
   pass pass_{};    // the present one
   int scans_ = 0;  // that found nothing since the last resort began
   detail::retry_rounds rounds_;
   bool asked_others_ = false;     // reclaim() may have set aside chunks of others
   bool waited_ = false;           // the last resort has begun
-  bool is_memory_short_ = false;  // the source refused memory
+  bool is_memory_short_ = false;  // the source refused memory: now smaller chunks move too
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;
   bool may_unmap_ = true;  // false after HIP has refused
   backing_turn turn_;
-  // From the first fence on: the calls of one request change the thread's mode once.
+  // From the first fence on, so that a request changes the thread's mode once.
   std::optional<detail::relaxed_captures> relaxed_;
   maintenance maintenance_;
 };

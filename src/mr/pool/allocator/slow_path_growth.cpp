@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the slow path backs a place for a request, with chunks that move there and with new ones.
+// Backing for a request, by chunks that move there and by new ones.
 #include <algorithm>
 #include <utility>
 
@@ -13,12 +13,10 @@
 
 namespace hipvmm::mr::pool {
 
-/// Backing for one request: the blocks claimed for it, and how far the work has come.
 struct slow_path::growth {
-  /// A chunk to be moved, and the blocks that it lies in.
   struct source {
     idle_chunk chunk;
-    blocks around = {};
+    blocks around = {};  // that contain it
     enum { waits, set_aside, moved } stage = waits;
     block_index::chunk_map::node_type node = {};  // while set aside
   };
@@ -84,9 +82,9 @@ void slow_path::end_plan(growth& work, std::size_t bytes) noexcept {
 }
 
 bool slow_path::may_move_sources(growth& work) {
-  // Memory that work in flight still uses keeps its old address until that work has passed. The
-  // caller waits, which costs less than new memory, if the backend has no aliases or if the user is
-  // a per-thread stream: other threads cannot query its progress.
+  // Memory in use keeps its old address until the work has passed. Without aliases the caller
+  // waits, which costs less than new memory; also for a per-thread stream, because other threads
+  // cannot query its progress.
   const bool may_stay =
       backing_.memory.traits.has_aliases && user_.is_stream() && user_.thread() == 0;
   for (const auto& source : work.sources) {
@@ -138,8 +136,7 @@ void slow_path::move_by_alias(growth& work) {
 }
 
 void slow_path::move_by_remap(growth& work) {
-  // Sets aside one chunk at a time: of several, HIP may refuse to unmap one and to map the others
-  // again.
+  // One chunk at a time: of several, HIP may refuse to unmap one and to map the others again.
   for (auto& source : work.sources) {
     backing_.memory.set_aside(source.chunk.offset, source.chunk.bytes);
     source.stage = growth::source::set_aside;
@@ -227,8 +224,7 @@ void slow_path::undo(growth& work) noexcept {
 }
 
 void slow_path::free_surplus(block& gained) noexcept {
-  // A thread's default stream gets only idle memory, because other threads could not make a fence
-  // in it.
+  // A thread's default stream gets idle memory only, because other threads make no fence in it.
   stream_state& owner = user_.thread() == 0 ? user_ : blocks_.streams.idle();
   gained.owner = &owner;
   // The memory is new, or a fence covers the work that used it.

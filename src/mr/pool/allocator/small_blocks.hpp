@@ -15,16 +15,15 @@
 #include <utility>
 #include <vector>
 
-// Caches of small blocks, which serve small requests, half of all requests in most programs. There
-// is one cache for each stream and thread, so that an allocation and its deallocation touch nothing
-// that others touch. To the block index a small block is a used block, cached or not.
+// Caches of small blocks, which serve small requests: half of all in most programs. There is one
+// for each stream and thread, so that an allocation and its deallocation touch nothing that others
+// touch. To the block index a small block is a used block, cached or not.
 namespace hipvmm::mr::pool {
 
 inline constexpr std::size_t small_block_unit = 256;
-/// Largest small block in bytes.
 inline constexpr std::size_t largest_small_block = 32768;
-/// Sizes of small blocks: every multiple of the unit up to 16 units, then eight for each doubling,
-/// so that a block for more than 8 units is at most an eighth larger than its request.
+/// Every multiple of the unit up to 16 units, then eight sizes for each doubling, so that a block
+/// for more than 8 units is at most an eighth larger than its request.
 inline constexpr std::size_t size_class_count = 40;
 
 struct size_classes {
@@ -48,7 +47,7 @@ struct size_classes {
   [[nodiscard]] constexpr std::size_t of(std::size_t wanted) const noexcept {
     return by_units[(wanted + small_block_unit - 1) / small_block_unit];
   }
-  /// The largest request that a free range of `free` bytes holds: a small one takes a whole class.
+  /// The largest request that `free` bytes hold: a small one takes a whole class.
   [[nodiscard]] constexpr std::size_t largest_in(std::size_t free) const noexcept {
     if (free < small_block_unit || free >= largest_small_block) return free;
     const std::size_t up = of(free);
@@ -58,7 +57,7 @@ struct size_classes {
 inline constexpr size_classes classes;
 static_assert(classes.bytes.back() == largest_small_block);
 
-/// Class of blocks in the map that are larger than small blocks.
+/// Class of larger blocks in the map.
 inline constexpr std::size_t block_class = 126;
 
 /// Zeroed memory of which only written pages cost anything.
@@ -80,7 +79,7 @@ class sparse_array {
 
   [[nodiscard]] Element* get() const noexcept { return elements_; }
   [[nodiscard]] Element& operator[](std::size_t i) const noexcept { return elements_[i]; }
-  /// Returns the memory; the caller passes it to free() with the same count.
+  /// The caller passes the result to free() with the same count.
   [[nodiscard]] Element* release() noexcept { return std::exchange(elements_, nullptr); }
   static void free(Element* elements, std::size_t count) noexcept {
     if (elements != nullptr) ::munmap(elements, count * sizeof(Element));
@@ -94,11 +93,11 @@ class sparse_array {
 
 /// Map from offset to the state of small blocks, and of larger blocks that caches may have; uses no
 /// lock. An entry holds the class, whether a caller or a cache has the block, and the user: the id
-/// of the stream that allocated or freed it last. Detects wrong sizes and double frees,
-/// but not the wrong size of a larger block that another thread has freed and allocated since.
+/// of the stream that allocated or freed it last. Detects wrong sizes and double frees, but not the
+/// wrong size of a larger block that another thread has freed and allocated since.
 class block_map {
  public:
-  /// No user: the stream is gone. Streams with ids beyond cannot be distinguished.
+  /// The stream is gone. Streams with ids beyond cannot be distinguished.
   static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
 
   /// Throws: std::bad_alloc.
@@ -110,7 +109,7 @@ class block_map {
   }
   block_map& operator=(block_map&&) = delete;
 
-  /// Adds an entry for a new block. Throws: std::bad_alloc.
+  /// Throws: std::bad_alloc.
   void add(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) {
     std::atomic<entry*>& stretch_at = stretches_[offset / stretch];
     if (stretch_at.load(std::memory_order_acquire) == nullptr) {
@@ -121,7 +120,7 @@ class block_map {
     place_for(offset, class_index)
         ->store(word(offset, class_index, user, cached), std::memory_order_relaxed);
   }
-  /// Assigns the block to the caller, or to a cache. Returns false, with nothing changed, when the
+  /// Assigns the block to the caller, or to a cache. Returns false, with nothing changed, if the
   /// other side did not have it.
   [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
                                std::size_t user) noexcept {
@@ -142,8 +141,7 @@ class block_map {
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
     return (word_at(offset) & is_cached) != 0;
   }
-  /// The user in whose stream a caller took the block, or whose cache has it. Pre: it is a small
-  /// block.
+  /// The user that took the block, or whose cache has it. Pre: it is a small block.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
     return word_at(offset) >> user_shift;
   }
@@ -173,19 +171,18 @@ class block_map {
     return static_cast<std::uint32_t>(user << user_shift) | (cached ? is_cached : 0) |
            low_bits(offset, class_index);
   }
-  /// The larger blocks' entries are dense, because blocks of two threads are rarely adjacent. Those
-  /// of small blocks follow.
+  /// Larger blocks' entries come first, densely, because blocks of two threads are rarely adjacent.
   [[nodiscard]] static entry* place_in(entry* entries, std::size_t offset,
                                        bool is_larger) noexcept {
     if (is_larger) return entries + offset % stretch / largest_small_block;
     return entries + blocks_per_stretch + place_of(offset % stretch / small_block_unit);
   }
-  /// Returns the place for an entry of that class; nullptr if there never was one.
+  /// nullptr if there never was an entry in that stretch.
   [[nodiscard]] entry* place_for(std::size_t offset, std::size_t class_index) const noexcept {
     entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
     return entries == nullptr ? nullptr : place_in(entries, offset, class_index == block_class);
   }
-  /// The entry of the block that begins there; nullptr when none does.
+  /// nullptr if no block begins there.
   [[nodiscard]] entry* entry_at(std::size_t offset) const noexcept {
     if (offset % small_block_unit != 0) return nullptr;
     entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
@@ -196,7 +193,7 @@ class block_map {
     entry* const small = place_in(entries, offset, false);
     return small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
   }
-  /// The entry of the block that begins there; one of nobody when none does.
+  /// An entry of nobody if no block begins there.
   [[nodiscard]] std::uint32_t word_at(std::size_t offset) const noexcept {
     const entry* const one = entry_at(offset);
     if (one == nullptr) return nobody << user_shift;
@@ -224,24 +221,22 @@ class block_map {
   }
 
   std::size_t count_;
-  // Most addresses have no blocks: the entries of a stretch are made with its first block.
+  // Entries are made with the first block of a stretch, because most addresses have none.
   sparse_array<std::atomic<entry*>> stretches_;
 };
 
-/// Cache of the small blocks that one stream freed in one thread, or in the threads that share
-/// the cache (stream_state::cache_of()). Also keeps one larger block: the last one freed among the
-/// four that were allocated here last.
+/// Blocks that one stream freed in one thread, or in threads that share the cache: small blocks,
+/// and one larger block, the last one freed among the four that were allocated here last.
 class thread_cache {
  public:
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
-  /// Removes the newest small block and returns its offset; npos when there is none.
+  /// The newest small block; npos if there is none.
   [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept {
     const std::lock_guard lock{lock_};
     std::uint32_t& size = sizes_[class_index];
     return size == 0 ? npos : slots_[places.first[class_index] + --size];
   }
-  /// Adds a small block; returns false when there is no room.
   [[nodiscard]] bool push(std::size_t class_index, std::size_t offset) noexcept {
     const std::lock_guard lock{lock_};
     std::uint32_t& size = sizes_[class_index];
@@ -261,8 +256,8 @@ class thread_cache {
     size -= static_cast<std::uint32_t>(taken);
     return taken;
   }
-  /// Removes all small blocks, at most `most`, of the first class at or after `class_index` that
-  /// has any. Sets `class_index` to that class and returns how many; 0 when there is none.
+  /// Removes all small blocks, at most `most`, of the first class from `class_index` on that has
+  /// any. Sets `class_index` to that class and returns how many; 0 if there is none.
   std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
     const std::lock_guard lock{lock_};
     while (const std::uint64_t left = filled_ >> class_index) {
@@ -276,20 +271,17 @@ class thread_cache {
     class_index = size_class_count;
     return 0;
   }
-  /// Whether it has nothing. Returns false also if small blocks were added since the last
-  /// take_next() of their class, and all were popped.
+  /// False also if small blocks were added since the last take_next(), and all popped.
   [[nodiscard]] bool is_empty() noexcept {
     const std::lock_guard lock{lock_};
     return filled_ == 0 && cached_block_.bytes == 0;
   }
 
-  /// A larger block.
   struct block_at {
     std::size_t offset = npos;
     std::size_t bytes = 0;
   };
-  /// Removes the cached larger block if it has exactly `bytes` bytes and returns its offset;
-  /// otherwise npos.
+  /// Removes the larger block if it has exactly `bytes` bytes; otherwise npos.
   [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept {
     const std::lock_guard lock{lock_};
     if (cached_block_.bytes != bytes) return npos;
@@ -299,15 +291,14 @@ class thread_cache {
     cached_block_ = {};
     return offset;
   }
-  /// Records an allocated larger block: it may be freed here.
+  /// Records an allocated larger block, which may be freed here.
   void remember(block_at one) noexcept {
     const std::lock_guard lock{lock_};
     recent_blocks_[oldest_recent_] = one;
     oldest_recent_ = (oldest_recent_ + 1) % recent_blocks_.size();
   }
-  /// Caches `one` if it was recorded, and returns whether it was. `evicted` is the block cached
-  /// before; to cache more of them would hide them from the best fit. When a block is evicted,
-  /// `blocks_in_transit` is incremented.
+  /// Caches `one` and returns true if it was recorded. `evicted`: the block cached before, because
+  /// the best fit does not see more of them; if there is one, increments `blocks_in_transit`.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
                                 std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
@@ -321,7 +312,6 @@ class thread_cache {
     }
     return false;
   }
-  /// Calls visit(offset) for each cached block. Throws: as `visit`.
   template <typename Visit>
   void for_each(Visit visit) {
     const std::lock_guard lock{lock_};
@@ -329,22 +319,20 @@ class thread_cache {
       for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[places.first[i] + at]);
     if (cached_block_.bytes != 0) visit(cached_block_.offset);
   }
-  /// Removes and returns the cached larger block; its offset is npos when there is none. When there
-  /// is one, `blocks_in_transit` is incremented.
+  /// Without one, its offset is npos. With one, increments `blocks_in_transit`.
   [[nodiscard]] block_at take_block(std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
     if (cached_block_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
     return std::exchange(cached_block_, {});
   }
-  /// Maximum number of cached small blocks of a class: 64 KiB of them, but at least 4 and at most
-  /// 64.
+  /// 64 KiB of small blocks of a class, but at least 4 blocks and at most 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
     return places.capacity[class_index];
   }
   static constexpr std::size_t most = 64;
 
  private:
-  /// A lock held for a few instructions and almost never contended.
+  /// Held for a few instructions and almost never contended.
   class spin_lock {
    public:
     void lock() noexcept {
@@ -356,8 +344,7 @@ class thread_cache {
     std::atomic_flag taken_{};
   };
 
-  /// The place of a class's blocks in `slots_`: a table, because a division takes longer than all
-  /// else that a cache does.
+  /// A table of places in `slots_`, because a division takes longer than all else here.
   struct class_places {
     std::array<std::uint32_t, size_class_count> capacity{};
     std::array<std::uint32_t, size_class_count> first{};
@@ -377,8 +364,7 @@ class thread_cache {
   spin_lock lock_;
   std::array<std::uint32_t, size_class_count> sizes_{};
   static_assert(size_class_count < 64);
-  // One bit for each class that may have blocks, so that a miss need not look at all classes of all
-  // caches.
+  // A bit for each class that may have blocks, so that a miss need not visit all of all caches.
   std::uint64_t filled_ = 0;
   std::vector<std::size_t> slots_ = std::vector<std::size_t>(places.total);
   std::array<block_at, 4> recent_blocks_;  // the last allocated ones, to be cached when freed

@@ -19,12 +19,12 @@
 namespace hipvmm::mr::pool {
 
 /// The pool's state of one stream: the memory freed in it, and how far it has come.
-/// - Time in a stream is counted in epochs. Freed memory carries the current epoch, and each fence
-///   ends one. A fence that is done covers all memory with its epoch or an older one.
+/// - Time in a stream is counted in epochs. Freed memory carries the current epoch. Each fence ends
+///   one, and when it is done, all memory with its epoch or an older one has passed.
 /// - No HIP call is made, and no event exists, before another stream needs the memory, except in a
 ///   stream that may vanish (newest_fence.hpp).
-/// - Guarded by the state lock, except the fences, which the slow-path lock guards, and the newest
-///   fence.
+/// - The slow-path lock guards the fences, the state lock all else but the newest fence, the caches
+///   and the captures, which are thread-safe.
 class stream_state : public block_owner {
  public:
   enum class kind {
@@ -59,19 +59,19 @@ class stream_state : public block_owner {
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// Ends the current epoch and returns it.
   std::uint64_t advance_epoch() noexcept { return epoch_++; }
-  /// Records a free and returns its epoch. `has_fence`: the newest fence covers it.
+  /// Returns the epoch of a free. `has_fence`: the newest fence covers it.
   std::uint64_t note_free(bool has_fence) noexcept {
     if (!has_fence && may_vanish_) newest_fence_.note_uncovered_free();
     return newest_ = is_idle() ? 0 : epoch_;
   }
-  /// The epoch of the newest free; 0 when there was none.
+  /// Epoch of the newest free; 0 if there was none.
   [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
   /// Whether memory was freed that no fence covers yet.
   [[nodiscard]] bool lacks_fence() const noexcept {
     return newest_ > passed_ && (fences_.empty() || newest_ > fences_.back().epoch);
   }
 
-  /// Whether all memory freed up to `epoch` is known to be no longer in use.
+  /// Whether nothing uses memory freed up to `epoch` any more.
   [[nodiscard]] bool has_passed(std::uint64_t epoch) const noexcept { return passed_ >= epoch; }
   void note_passed(std::uint64_t epoch) noexcept { passed_ = std::max(passed_, epoch); }
   /// Whether more epochs have passed since memory of the passed ones became idle.
@@ -93,21 +93,18 @@ class stream_state : public block_owner {
   /// Oldest first.
   [[nodiscard]] std::deque<recorded_fence>& fences() noexcept { return fences_; }
 
-  /// The cache of this thread, shared with threads whose number maps to the same place.
-  /// Thread-safe.
-  /// Throws: std::bad_alloc.
+  /// Threads whose numbers have one remainder share a cache. Throws: std::bad_alloc.
   [[nodiscard]] thread_cache& cache_of(std::uint64_t thread) {
     const std::size_t index = thread % caches_.size();
     std::atomic<thread_cache*>& place = caches_[index];
     thread_cache* present = place.load(std::memory_order_acquire);
     if (present != nullptr) return *present;
     auto made = std::make_unique<thread_cache>();
-    // Before anybody has the cache, so that a thread that empties caches finds it.
+    // First, so that a thread that empties caches finds it.
     with_cache_ |= std::uint32_t{1} << index;
     if (!place.compare_exchange_strong(present, made.get())) return *present;
     return *made.release();
   }
-  /// Thread-safe.
   template <typename Visit>
   void for_each_cache(Visit visit) {
     for (std::uint32_t left = with_cache_; left != 0; left &= left - 1) {
@@ -116,25 +113,23 @@ class stream_state : public block_owner {
     }
   }
 
-  /// Whether memory was allocated for a graph into which the stream is or was captured. Only then
-  /// does a free query HIP for a capture. Thread-safe.
+  /// Whether a capture may go on in which the stream got memory. If none does, a free asks HIP
+  /// nothing.
   [[nodiscard]] bool may_be_captured() const noexcept {
     return captures() != ended_captures_.load(std::memory_order_relaxed);
   }
-  /// A count of such captures. Thread-safe.
+  /// Number of captures in which it got memory.
   [[nodiscard]] std::uint32_t captures() const noexcept {
     return captures_.load(std::memory_order_relaxed);
   }
   void note_capture() noexcept { captures_.fetch_add(1, std::memory_order_relaxed); }
-  /// The captures up to `count` have ended; one that has begun meanwhile has not.
+  /// Captures up to `count` have ended; one that has begun meanwhile has not.
   void end_captures(std::uint32_t count) noexcept {
     ended_captures_.store(count, std::memory_order_relaxed);
   }
-  /// Whether the stream may vanish. Constant while the state is in use.
+  /// Constant while the state is in use.
   [[nodiscard]] bool may_vanish() const noexcept { return may_vanish_; }
-  /// Of a stream that may vanish.
   [[nodiscard]] pool::newest_fence& newest_fence() noexcept { return newest_fence_; }
-  /// Whether a free calls HIP, for a capture or to make a fence. Thread-safe.
   [[nodiscard]] bool free_asks_hip() const noexcept {
     return may_be_captured() || newest_fence_.is_made_by_frees();
   }
@@ -150,8 +145,7 @@ class stream_state : public block_owner {
   [[nodiscard]] bool is_forgotten() const noexcept { return stage_ == stage::forgotten; }
   void forget() noexcept { stage_ = stage::forgotten; }
   void vacate() noexcept { stage_ = stage::vacant; }
-  /// Reinitialises the state for another stream. Epochs continue: dependencies on old epochs cover
-  /// nothing of the new stream.
+  /// Epochs continue, so that dependencies on old ones cover nothing of the new stream.
   void begin_anew(stream_ref stream, std::size_t id, std::uint64_t thread,
                   bool may_vanish) noexcept {
     stream_ = stream;
@@ -164,7 +158,7 @@ class stream_state : public block_owner {
     first_epoch_ = ++epoch_;
     stage_ = stage::in_use;
   }
-  /// Whether memory allocated in `epoch` was allocated in the current stream of this state.
+  /// Whether memory allocated in `epoch` was allocated in the current stream.
   [[nodiscard]] bool is_of_this_stream(std::uint64_t epoch) const noexcept {
     return epoch >= first_epoch_;
   }
@@ -191,7 +185,7 @@ class stream_state : public block_owner {
   std::atomic<std::uint32_t> with_cache_{0};  // a bit for each place that may have one
 };
 
-/// The stream state that owns a block. Pre: it has an owner, as all free and used blocks have.
+/// Pre: the block has an owner, as all free and used blocks have.
 [[nodiscard]] inline stream_state& owner_of(const block& one) noexcept {
   return static_cast<stream_state&>(*one.owner);
 }

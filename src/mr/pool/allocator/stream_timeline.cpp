@@ -133,7 +133,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_st
 
 void stream_timeline::record_missing_fences(const state_list& states, const stream_state* caller,
                                             std::vector<const stream_state*>* without) {
-  // More fences show the progress of a stream more exactly; each costs an event.
+  // More fences show a stream's progress more exactly; each costs an event.
   constexpr std::size_t most_fences = 16;
   state_list lacking;
   {

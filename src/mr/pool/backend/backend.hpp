@@ -14,29 +14,27 @@
 #include "strategy/call_prices.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
-// Interfaces below a pool's bookkeeping: memory behind addresses, and order between streams. Tests
-// replace both.
+// Interfaces below the allocator: memory behind addresses, and order of streams. Tests replace
+// both.
 namespace hipvmm::mr::pool {
 
-/// Memory that the pool gives away.
 struct chunk_gift {
   const detail::idle_request& asked;
   std::size_t moved = 0;  ///< bytes that the taker has
 };
 
-/// A chunk, or an old address of one, that was detached from a backend and is still mapped.
+/// A chunk, or an old address of one, that a backend has detached and not unmapped yet.
 class pending_release {
  public:
   virtual ~pending_release() = default;
   pending_release& operator=(pending_release&&) = delete;
 
-  /// Unmaps it, and releases the chunk to its source, or gives it to the taker of `gift`. May wait
-  /// for work of any stream, so it is called without a lock. Returns false when HIP refused: that
-  /// is reported, and may be tried again.
+  /// Unmaps it, and releases the chunk to its source or to the taker of `gift`. Called without a
+  /// lock, because it may wait for work. Returns false if HIP refused: reported, and may be tried
+  /// again.
   [[nodiscard]] virtual bool release(chunk_gift* gift = nullptr) noexcept = 0;
 };
 
-/// Releases `held` by a function.
 template <typename Held>
 class pending_release_of final : public pending_release {
  public:
@@ -54,53 +52,50 @@ class pending_release_of final : public pending_release {
 
 class slab_supply;
 
-/// The memory that a source can give.
 struct new_memory {
   std::size_t bytes = 0;
   std::size_t chunks = static_cast<std::size_t>(-1);  ///< at most so many
 };
 
-/// Properties of a backend.
+/// Constant once a pool uses the backend.
 struct backend_traits {
   std::size_t address_bytes = 0;
   std::size_t granularity = 0;  ///< unit of all offsets and sizes
-  /// Whether a chunk can move to another address. Otherwise each chunk stays apart from all others,
-  /// with unbacked addresses between them, and is released from the address of its creation.
+  /// Whether a chunk can move to another address. Otherwise unbacked addresses separate it from all
+  /// others, and it is released from the address of its creation.
   bool moves_chunks = true;
   std::size_t least_slab = 0;     ///< minimum of a chunk if they are apart; 0: the pool chooses
   std::size_t most_chunks = 0;    ///< maximum number of chunks; 0: any number
   bool has_equal_chunks = false;  ///< all chunks must have one size
   bool has_aliases = false;       ///< one chunk can be mapped at two addresses at the same time
   detail::call_prices prices{};   ///< of calls for chunks; zero if the backend has no chunks
-  /// Whether no request may wait for an unmap, because it waits for work of other streams or is
-  /// slow.
+  /// Whether an unmap waits for other streams or is slow, so that no request may wait for it.
   bool unmap_waits = false;
-  /// Whether releasing a chunk returns its memory to the device while the pool keeps its addresses.
+  /// Whether a chunk's memory can return to the device while the pool keeps its addresses.
   bool returns_memory = true;
 };
 
-/// Provides chunks of memory behind a pool's addresses. One thread at a time uses it, under the
-/// slow-path lock, except available(), thread-safe functions and the result of detach().
+/// Chunks behind a pool's addresses. One thread at a time uses it, under the slow-path lock, except
+/// available(), thread-safe functions and the result of detach().
 class memory_backend {
  public:
   explicit memory_backend(const backend_traits& properties) : traits{properties} {}
   virtual ~memory_backend() = default;
 
-  backend_traits traits;  // constant once a pool uses it
+  backend_traits traits;
 
-  /// The most memory that the source could give now, as far as that is known.
+  /// As far as that is known.
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
 
-  /// Sets the supply of the request that calls create() next; nullptr: it has none.
+  /// Of the request that calls create() next; nullptr: it has none.
   virtual void use_supply(slab_supply* /*supply*/) noexcept {}
-  /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest:
-  /// it takes set-aside chunks of these sizes first, oldest first, and creates the rest. Does not
-  /// wait for retired memory. Pre: there is one chunk unless traits.moves_chunks.
+  /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest. Takes
+  /// set-aside chunks of these sizes first, oldest first, and creates the rest. Does not wait for
+  /// retired memory. Pre: there is one chunk unless traits.moves_chunks.
   /// Throws: out_of_memory, hip_error; then nothing changed.
   virtual void create(std::size_t offset, std::size_t bytes, std::size_t chunk) = 0;
-  /// Waits until memory being released to the device may relieve `shortage`. `seen`: the value of
-  /// reclaimed_so_far() before the request. Returns false when no memory is being released.
-  /// Thread-safe.
+  /// Waits until memory being released may relieve `shortage`; false if none is being released.
+  /// `seen`: reclaimed_so_far() before the request. Thread-safe.
   [[nodiscard]] virtual bool reclaim(const out_of_memory& /*shortage*/, std::uint64_t /*seen*/) {
     return false;
   }
@@ -110,46 +105,41 @@ class memory_backend {
   /// Number of releases that reclaim() may still wait for. Thread-safe.
   [[nodiscard]] virtual std::size_t reclaims_left() const { return 0; }
 
-  /// Unmaps the chunk at `offset` and sets it aside for create().
-  /// Pre: nothing in flight uses it, it has no other address, and traits.moves_chunks.
-  /// Throws: hip_error; then nothing changed.
+  /// Unmaps the chunk at `offset` and sets it aside for create(). Pre: nothing in flight uses it,
+  /// it has no other address, and traits.moves_chunks. Throws: hip_error; then nothing changed.
   virtual void set_aside(std::size_t, std::size_t) { refuse_another_address(); }
-  /// Releases all set-aside chunks to the device.
   virtual void release_set_aside() noexcept {}
   /// Bytes of set-aside chunks that release_set_aside() cannot return to the device. Thread-safe.
   [[nodiscard]] virtual std::size_t pinned_bytes() const noexcept { return 0; }
   /// Bytes of set-aside chunks of `chunk` bytes each, which create() takes. Thread-safe.
   [[nodiscard]] virtual std::size_t set_aside_bytes(std::size_t /*chunk*/) const { return 0; }
   /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
-  /// backed again until that release has succeeded. Pre: nothing in flight uses it.
-  /// Throws: std::bad_alloc; then nothing changed.
+  /// backed before that has succeeded. Pre: nothing in flight uses it. Throws: std::bad_alloc;
+  /// nothing changed.
   [[nodiscard]] virtual std::unique_ptr<pending_release> detach(std::size_t offset,
                                                                 std::size_t bytes) = 0;
 
   /// Backs neighbouring addresses from `to` on with the chunks at `from`, which keep the old ones
-  /// too until detach_old_mapping(). Pre: traits.has_aliases. Throws: hip_error; then nothing
-  /// changed.
+  /// too. Pre: traits.has_aliases. Throws: hip_error; then nothing changed.
   virtual void alias(const std::vector<std::size_t>&, std::size_t) { refuse_another_address(); }
   /// Memory that create() or alias() left mapped on failure, because HIP refused to undo it.
   struct left_mapped {
     std::unique_ptr<pending_release> what;  ///< nullptr: nothing
     std::size_t bytes = 0;                  ///< of memory that only these mappings hold
   };
-  /// Detaches such mappings in [offset, offset + bytes), to be released as the result of detach().
-  /// Throws: std::bad_alloc; then nothing changed.
+  /// As detach(), for all such mappings in [offset, offset + bytes).
   [[nodiscard]] virtual left_mapped detach_refused(std::size_t /*offset*/, std::size_t /*bytes*/) {
     return {};
   }
 
-  /// Detaches the old address that alias() left at `from`, as detach() does; the chunk stays at its
-  /// new address.
+  /// As detach(), for the old address that alias() left at `from`: the chunk stays.
   [[nodiscard]] virtual std::unique_ptr<pending_release> detach_old_mapping(std::size_t) {
     refuse_another_address();
   }
 
-  /// Reserves new addresses, with a different start, and detaches the old ones with all their
-  /// chunks, to be released without a lock. Pre: not traits.returns_memory; nothing in flight uses
-  /// them. Throws: out_of_memory; then nothing changed.
+  /// Reserves other addresses, and detaches the old ones with all their chunks, as detach() does.
+  /// Pre: not traits.returns_memory; nothing in flight uses them. Throws: out_of_memory; then
+  /// nothing changed.
   [[nodiscard]] virtual std::unique_ptr<pending_release> replace_addresses() { return nullptr; }
   /// The address of offset 0; 0 if addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
@@ -163,21 +153,18 @@ class memory_backend {
   }
 };
 
-/// A point in one or more streams; is_done() queries whether it has passed.
 class fence {
  public:
   virtual ~fence() = default;
   [[nodiscard]] virtual bool is_done() const = 0;
-  /// Blocks the caller until the point has passed.
   virtual void synchronize() const = 0;
   /// Whether streams can wait for it; otherwise only the host can.
   [[nodiscard]] virtual bool orders_streams() const { return true; }
-  /// Makes work submitted to `waiter` from now on wait for the fence. Returns false, with nothing
-  /// done, while `waiter` is being captured into a graph. Pre: orders_streams().
+  /// Work submitted to `waiter` from now on waits for the fence. Returns false, nothing done, while
+  /// `waiter` is captured. Pre: orders_streams().
   [[nodiscard]] virtual bool make_stream_wait(stream_ref waiter) const = 0;
 };
 
-/// A point that has passed already.
 class passed_fence final : public fence {
  public:
   [[nodiscard]] bool is_done() const override { return true; }
@@ -189,24 +176,21 @@ class passed_fence final : public fence {
 class fence_source {
  public:
   virtual ~fence_source() = default;
-  /// Whether `stream` may end without a report, and must not be named after that: then fence_for()
-  /// may be called for it only during a call of the pool that was given the stream.
+  /// Whether `stream` may end without a report, and must not be named after that: fence_for() may
+  /// be called for it only in a call of the pool that was given the stream.
   [[nodiscard]] virtual bool may_vanish(stream_ref /*stream*/) const { return false; }
-  /// Makes a fence that covers all work submitted to `stream` so far. Returns nullptr while the
-  /// stream is being captured into a graph, whose work no fence can cover.
+  /// Covers all work submitted to `stream` so far; nullptr while it is captured, because no fence
+  /// can cover a graph's work.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for(stream_ref stream) = 0;
-  /// Makes a fence that covers all work submitted so far to any stream of the devices that may use
-  /// the memory. Only the host can wait for it.
+  /// For all streams of the devices that may use the memory. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_all() = 0;
-  /// Makes a fence that covers all work submitted so far to a stream of any device, even if it was
-  /// destroyed. Only the host can wait for it.
+  /// For all devices, also for destroyed streams. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_gone() { return fence_for_all(); }
-  /// Records that a stream of an unknown device used the memory: from now on fence_for_all() and
-  /// synchronize() cover all devices.
+  /// A stream of an unknown device used the memory: fence_for_all() and synchronize() cover all
+  /// now.
   virtual void note_unknown_user() noexcept {}
   /// Whether fences of a stream may not be used after its end.
   [[nodiscard]] virtual bool fences_need_streams() const { return false; }
-  /// Waits for all work that may use the memory, including work of destroyed streams.
   virtual void synchronize() = 0;
 };
 

@@ -23,15 +23,13 @@ class addressed_backend : public memory_backend {
   /// Whether all memory comes from the pool's device, whose size is then a limit.
   [[nodiscard]] virtual bool is_of_device() const noexcept { return false; }
 
-  /// The address of `offset`. Pre: it is backed. Thread-safe.
+  /// Pre: `offset` is backed. Thread-safe.
   [[nodiscard]] virtual std::uintptr_t address_of(std::size_t offset) const noexcept = 0;
-  /// The offset of `address`; at least traits.address_bytes when it is not one of the backend's
-  /// addresses. Thread-safe.
+  /// At least traits.address_bytes if `address` is none of the backend's. Thread-safe.
   [[nodiscard]] virtual std::size_t offset_of(std::uintptr_t address) const noexcept = 0;
 };
 
-/// A pool's memory on a device: chunks in one range of addresses or, if virtual memory is
-/// missing, slabs.
+/// Chunks in one range of addresses, or slabs if virtual memory is missing.
 class device_backend : public addressed_backend {
  public:
   using addressed_backend::addressed_backend;
@@ -41,15 +39,12 @@ class device_backend : public addressed_backend {
     return detail::reclaimed_so_far();
   }
   [[nodiscard]] std::size_t reclaims_left() const override { return retired_memory().waiting; }
-  /// As region::grant.
   virtual void grant(device_ref device, access_right right) = 0;
-  /// As region::set_access.
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
-  /// The region that has the chunks. Throws: unsupported on slabs, which are no chunks.
+  /// Throws: unsupported on slabs, which are no chunks.
   [[nodiscard]] virtual region& chunk_region() = 0;
-  /// The slab that holds `offset`. Pre: it is backed. Throws: unsupported on chunks, which are no
-  /// allocations of hipMalloc.
+  /// Pre: `offset` is backed. Throws: unsupported on chunks, which are no allocations of hipMalloc.
   [[nodiscard]] virtual const device_allocation& slab_at(std::size_t offset) const = 0;
 };
 

@@ -85,8 +85,7 @@ class event_fences::event_fence final : public fence {
   std::shared_ptr<spare_events> home_;
 };
 
-/// Done when the devices have finished the work that they had at its creation: a thread of the
-/// library waits for them.
+/// Done when a thread of the library has waited for the work that the devices had at its creation.
 class event_fences::device_fence final : public fence {
  public:
   explicit device_fence(detail::device_list devices) : devices_{std::move(devices)} {
@@ -180,8 +179,7 @@ bool event_fences::fences_need_streams() const {
 
 namespace {
 
-/// Throws: hip_error for a lack of memory too: at out_of_memory the slow path would wait for work,
-/// of no use to an event.
+/// Throws no out_of_memory: the slow path would wait for work, of no use to an event.
 event make_event(device_ref device) {
   try {
     return event{device};
@@ -190,17 +188,16 @@ event make_event(device_ref device) {
   }
 }
 
-/// Whether a call about a stream failed because of a capture; else the stream is gone. Throws any
-/// other failure again.
+/// Whether a capture, begun by another thread, made a call fail, or else the end of the stream.
+/// Throws any other failure again.
 bool is_by_capture(const hip_error& error) {
   switch (error.code()) {
-    // A capture that another thread has begun in between.
     case hipErrorStreamCaptureUnsupported:
     case hipErrorStreamCaptureInvalidated:
       return true;
-    // The stream is gone, and no call said so before: the host provider and ROCm from 7.1 say
-    // InvalidHandle, ROCm 6 ContextIsDestroyed and others InvalidValue. Its work may still run.
-    // CUDA may crash: no stream that may_vanish() is named after its last call.
+    // The host provider and ROCm from 7.1 say InvalidHandle, ROCm 6 ContextIsDestroyed, others
+    // InvalidValue. The stream's work may still run. CUDA may crash: no stream that may_vanish() is
+    // named after its last call.
     case hipErrorInvalidHandle:
     case hipErrorContextIsDestroyed:
     case hipErrorInvalidValue:
@@ -242,7 +239,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     }
     note_user(device);
     try {
-      // Another thread may have begun a capture, which then contains the record.
+      // Another thread may have begun a capture, which contains the record then.
       if (detail::is_captured(stream)) return nullptr;
     } catch (const hip_error& error) {
       // Or it has destroyed the stream: the record may or may not cover its work.

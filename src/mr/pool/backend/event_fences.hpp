@@ -20,19 +20,18 @@ class event_fences final : public fence_source {
   /// True on CUDA for streams that are no hipvmm::stream, unless all report their ends.
   [[nodiscard]] bool may_vanish(stream_ref stream) const override;
 
-  /// Makes a fence as fence_source::fence_for. The stream may belong to any device, because copies
-  /// through the host need no access. If HIP does not know the stream, because it was destroyed,
-  /// its device is unknown too: the fence covers all devices that have a context.
+  /// For streams of any device, because copies through the host need no access. If the stream was
+  /// destroyed, the fence covers all devices that have a context.
   [[nodiscard]] std::shared_ptr<const fence> fence_for(stream_ref stream) override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_all() override;
   [[nodiscard]] std::shared_ptr<const fence> fence_for_gone() override;
   void note_unknown_user() noexcept override { has_unknown_users_ = true; }
   [[nodiscard]] bool fences_need_streams() const override;
   void synchronize() override;
-  /// Declares that streams of `device` may use the memory too.
+  /// Streams of `device` may use the memory too.
   void add(device_ref device);
-  /// Waits for the devices without access whose streams have freed memory, as far as it is known;
-  /// else for all that have a context.
+  /// Waits for devices without access whose streams freed memory; if unknown, for all with a
+  /// context.
   void synchronize_without_access();
 
  private:
@@ -46,13 +45,12 @@ class event_fences final : public fence_source {
   [[nodiscard]] detail::device_list users() {
     return has_unknown_users_ ? all_devices() : devices();
   }
-  /// Records that memory was freed in a stream of `device`.
   void note_user(device_ref device);
 
   std::mutex mutex_;
   detail::device_list devices_;         // with access, the owner first
-  detail::device_list without_access_;  // without
-  // A stream was gone before a fence: its device is not known, so waits are for all with a context.
+  detail::device_list without_access_;  // their streams have freed memory
+  // A stream was gone before a fence, so waits are for all devices with a context.
   std::atomic<bool> has_unknown_users_{false};
   std::shared_ptr<spare_events> spare_;
   const bool streams_may_vanish_;

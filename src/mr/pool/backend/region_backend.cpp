@@ -28,8 +28,7 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// Blocks are known by their addresses, which neither copies nor a re-reservation by the region may
-// change.
+// The region must keep its addresses and copy nothing, because blocks are known by their addresses.
 region make_region(device_ref device, std::size_t address_bytes, const region_options& chunks,
                    chunk_cache& cache) {
   const region_options options{.shareable = chunks.shareable,
@@ -58,7 +57,7 @@ backend_traits traits_for(device_ref device) {
 
 }  // namespace
 
-/// Mappings that one thread detached and has not released: the first release unmaps neighbours of
+/// Mappings that one thread detached and has not released. The first release unmaps neighbours of
 /// all of them together. Only that thread uses it.
 struct region_backend::detached_run {
   std::thread::id thread;
@@ -173,8 +172,8 @@ void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
   addresses_.decommit(offset, bytes);
 }
 
-/// Detaches by `detach`. Its result is allocated first, because a chunk that was detached and
-/// has no owner would be unmapped.
+/// The result is allocated before the chunk is detached, because the end of a detached chunk
+/// without an owner would unmap it.
 template <typename Detach>
 std::unique_ptr<pending_release> region_backend::detach_by(Detach detach) {
   const std::thread::id thread = std::this_thread::get_id();

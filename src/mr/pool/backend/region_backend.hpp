@@ -59,8 +59,8 @@ class region_backend final : public device_backend {
   device_ref device_;
   region_options chunks_;
   std::atomic<std::size_t> missing_{0};  // in the last create() that the device refused
-  // Also takes chunks of others in reclaim(), for the next create(). If addresses pin memory,
-  // keeps only chunks that are pinned, by the addresses of any object.
+  // Also takes chunks of other objects in reclaim(), for the next create(). If addresses pin
+  // memory, it keeps only chunks that the addresses of any object pin.
   chunk_cache set_aside_;
   region addresses_;
   std::shared_ptr<detached_run> run_;  // of the thread that detached last

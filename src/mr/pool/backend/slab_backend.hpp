@@ -25,9 +25,8 @@
 
 namespace hipvmm::mr::pool {
 
-/// A pool's memory without virtual memory: each chunk is a slab, an allocation of hipMalloc. Slabs
-/// can be at any address, so a table translates offsets to addresses; both have the same remainder
-/// by the granularity.
+/// Each chunk is a slab, an allocation of hipMalloc. A table translates offsets to addresses,
+/// because slabs can be anywhere; both have the same remainder by the granularity.
 class slab_backend final : public device_backend {
  public:
   slab_backend(device_ref device, std::size_t address_bytes, const region_options& chunks)
@@ -68,7 +67,7 @@ class slab_backend final : public device_backend {
     const detail::counted_scope now{reclaiming};
     return detail::reclaim_retired(shortage, seen);
   }
-  /// Detaches a slab; a thread of the library releases it to the device, because hipFree waits.
+  /// A thread of the library releases the slab, because hipFree waits.
   [[nodiscard]] std::unique_ptr<pending_release> detach(std::size_t offset,
                                                         std::size_t /*bytes*/) override {
     auto one = std::make_unique<pending_release_of<device_allocation>>(
@@ -106,7 +105,7 @@ class slab_backend final : public device_backend {
   }
 
  private:
-  /// Allocates memory that contains `bytes` bytes starting at a multiple of the granularity.
+  /// The memory contains `bytes` bytes from a multiple of the granularity on.
   [[nodiscard]] device_allocation allocate(std::size_t bytes) {
     // Relaxed, because hipMalloc is no part of captures elsewhere in the program.
     const detail::relaxed_captures relaxed;
@@ -127,8 +126,7 @@ class slab_backend final : public device_backend {
   device_ref device_;
   std::string why_;  // the reason for no chunks
   detail::malloc_rights rights_;
-  // Until hipMalloc returns an address that is no multiple of the granularity; after that each slab
-  // is a granule larger.
+  // Until hipMalloc returns no multiple of the granularity; then each slab is a granule larger.
   std::atomic<bool> is_aligned_ = true;
   slab_table<device_allocation> slabs_;
 };

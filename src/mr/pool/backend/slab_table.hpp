@@ -12,9 +12,9 @@
 
 namespace hipvmm::mr::pool {
 
-/// Translates between offsets and addresses of a pool whose slabs can be at any address, and holds
-/// the owners of the slabs. Thread-safe. Each thread caches the slab that it queried last, because
-/// even a shared lock costs as much as the rest of a request served from a cache.
+/// Translates between offsets and addresses of a pool whose slabs can be at any address, and owns
+/// the slabs. Thread-safe. Each thread caches the slab that it queried last, because even a shared
+/// lock costs as much as the rest of a request served from a cache.
 template <typename Owner>
 class slab_table {
  public:
@@ -37,7 +37,7 @@ class slab_table {
     starts_.merge(at);
     state_.store(next_state(), std::memory_order_release);
   }
-  /// Removes and returns the slab that begins at `offset`. Pre: there is one.
+  /// Pre: a slab begins at `offset`.
   [[nodiscard]] typename slab_map::node_type take(std::size_t offset) noexcept {
     const std::unique_lock lock{mutex_};
     auto taken = slabs_.extract(offset);
@@ -48,7 +48,7 @@ class slab_table {
   /// All remaining slabs, by offset. Pre: no other thread uses the table.
   [[nodiscard]] slab_map& all() noexcept { return slabs_; }
 
-  /// The address of `offset`. Pre: a slab contains it.
+  /// Pre: a slab contains `offset`.
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept {
     const remembered& known = last();
     if (is_present(known) && offset - known.offset < known.bytes)
@@ -58,13 +58,12 @@ class slab_table {
     remember(first, around);
     return around.start + (offset - first);
   }
-  /// The owner of the slab that contains `offset`. Pre: there is one, which stays until the result
-  /// is no longer used.
+  /// Pre: a slab contains `offset`, and stays until the result is no longer used.
   [[nodiscard]] const Owner& owner_of(std::size_t offset) const noexcept {
     const std::shared_lock lock{mutex_};
     return std::prev(slabs_.upper_bound(offset))->second.memory;
   }
-  /// The offset of `address`; `none` if no slab contains it.
+  /// `none` if no slab contains `address`.
   [[nodiscard]] std::size_t offset_of(std::uintptr_t address, std::size_t none) const noexcept {
     const remembered& known = last();
     if (is_present(known) && address - known.start < known.bytes)
@@ -92,13 +91,12 @@ class slab_table {
     thread_local constinit remembered one;
     return one;
   }
-  /// Returns a state number that is unique across all tables.
+  /// Unique across all tables.
   [[nodiscard]] static std::uint64_t next_state() noexcept {
     static std::atomic<std::uint64_t> made{0};
     return ++made;
   }
-  // A caller that has memory of a slab got it from the pool after the change that added the slab,
-  // so it cannot see an older state.
+  // A caller got memory of a slab after the change that added the slab, so it sees no older state.
   [[nodiscard]] bool is_present(const remembered& known) const noexcept {
     return known.state == state_.load(std::memory_order_acquire);
   }

@@ -11,7 +11,7 @@
 #include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr::pool {
-// The upstream is called with captures relaxed: slabs are no part of captures elsewhere.
+// The upstream is called with captures relaxed, because slabs are no part of captures elsewhere.
 
 void upstream_deleter::operator()(void* memory) const noexcept {
   std::optional<detail::relaxed_captures> relaxed;
@@ -21,7 +21,7 @@ void upstream_deleter::operator()(void* memory) const noexcept {
 }
 
 void slab_supply::bring(const slab_needed& wanted, device_ref device) {
-  // A slab of another size is useless: other threads have changed the pool meanwhile.
+  // Other threads have changed the pool meanwhile, so a slab of another size is of no use.
   slab_.reset();
   const detail::relaxed_captures relaxed;
   try {

@@ -14,7 +14,6 @@
 
 namespace hipvmm::mr::pool {
 
-/// Deallocates memory of allocate_sync() to its upstream.
 struct upstream_deleter {
   memory_resource* upstream = nullptr;
   std::size_t bytes = 0;
@@ -22,26 +21,23 @@ struct upstream_deleter {
 };
 using upstream_slab = std::unique_ptr<void, upstream_deleter>;
 
-/// Thrown by upstream_backend::create() if it needs a slab that its request has not allocated. The
-/// request ends, so that the upstream is called without a lock, and then restarts. Not an exception
-/// of the library, because only the user of slab_supply catches it.
+/// Thrown by upstream_backend::create() if its request has no slab yet. The request ends, so that
+/// the upstream is called without a lock, and then restarts. Not an exception of the library,
+/// because only the user of slab_supply catches it.
 struct slab_needed {
   memory_resource* upstream;
   std::size_t bytes;
 };
 
-/// The slab that one request allocated from an upstream. An upstream may take long, and may call
-/// back into the same pool.
+/// The slab that one request allocated from an upstream.
 class slab_supply {
  public:
-  /// Allocates from the upstream. A refusal by std::bad_alloc is recorded; other exceptions
-  /// propagate.
+  /// Records a refusal by std::bad_alloc; throws as the upstream otherwise.
   void bring(const slab_needed& wanted, device_ref device);
-  /// Clears the recorded refusal, so that the upstream is called again.
   void forget_refusal() noexcept { refused_.reset(); }
 
-  /// Returns the slab of `bytes` bytes that the request allocated, to be taken; nullptr if it must
-  /// be allocated first. Throws: out_of_memory if the upstream refused that size.
+  /// The slab of that size that bring() allocated, to be taken; nullptr if there is none. Throws:
+  /// out_of_memory if the upstream refused that size.
   [[nodiscard]] upstream_slab* find(std::size_t bytes);
 
  private:
@@ -50,15 +46,14 @@ class slab_supply {
   std::size_t refused_bytes_ = 0;
 };
 
-/// Maximum address bytes of a pool in memory of another resource: its tables by offset take 8
-/// bytes for each 256 MiB, and 4 MiB of addresses for each 256 MiB that have blocks.
+/// Tables by offset take 8 bytes for each 256 MiB, and 4 MiB of addresses for each that has blocks.
 inline constexpr std::size_t most_upstream_addresses = std::size_t{1} << 42;
 
-/// A pool's memory from another resource: each chunk is a slab, an allocation of the upstream. The
-/// upstream is never called while the pool's locks are held.
+/// Each chunk is a slab, an allocation of the upstream, which is called without the pool's locks,
+/// because it may take long, and may call back into the pool.
 class upstream_backend final : public addressed_backend {
  public:
-  /// Uses slabs of at least `least_slab` bytes; 0: the pool chooses the size.
+  /// `least_slab`: the minimum of a slab in bytes; 0: the pool chooses.
   upstream_backend(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
 
   void use_supply(slab_supply* supply) noexcept override { supply_ = supply; }
@@ -68,7 +63,6 @@ class upstream_backend final : public addressed_backend {
                                                         std::size_t bytes) override;
 
   [[nodiscard]] std::string explain() const override;
-  /// The free memory of an upstream cannot be queried.
   [[nodiscard]] new_memory available() const override { return {traits.address_bytes}; }
   [[nodiscard]] std::uintptr_t address_of(std::size_t offset) const noexcept override {
     return slabs_.address_of(offset);
