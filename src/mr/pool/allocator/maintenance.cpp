@@ -49,9 +49,7 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     one->epoch = 0;
   }
   // A merge removes no busy block, so no later one of this list.
-  for (block* const one : passed) {
-    if (one->state == block_state::busy) blocks_.index.make_free(*one);
-  }
+  for (block* const one : passed) blocks_.index.make_free(*one);
   return !passed.empty();
 }
 
