@@ -8,8 +8,6 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "c/c_interface.hpp"
 #include "ipc/budget/budget_folder.hpp"
-#include "support/happens.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
 
 namespace hipvmm::test {
 namespace {

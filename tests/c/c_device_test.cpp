@@ -2,7 +2,6 @@
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

@@ -6,7 +6,6 @@
 #include "c/c_interface.hpp"
 #include "c/guard.hpp"
 #include "c/settings.hpp"
-#include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
 #include "support/rounds.hpp"
 

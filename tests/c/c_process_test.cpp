@@ -4,8 +4,6 @@
 #include <pthread.h>
 
 #include "c/c_interface.hpp"
-#include "support/error_recorder.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {

@@ -2,7 +2,6 @@
 // Slots and sleep while devices are busy or HIP fails, as the host provider can have it.
 #include "c/c_interface.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_test.hpp"
 #include "support/is_ready.hpp"

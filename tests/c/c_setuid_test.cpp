@@ -14,7 +14,6 @@
 #include "c/settings.hpp"
 #include "capability/capability_file.hpp"
 #include "runtime/runtime_rules.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test {

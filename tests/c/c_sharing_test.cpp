@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "c/c_interface.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 
 namespace hipvmm::test {

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include "c/c_interface.hpp"
-#include "support/process/child_process.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

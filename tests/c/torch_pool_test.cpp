@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "c/torch_pool.hpp"
 
-#include <atomic>
-
 #include <hipvmm/torch.h>
 #include <hipvmm/core/observers/memory_events.hpp>
 #include <hipvmm/runtime/device.hpp>
@@ -10,8 +8,6 @@
 #include "c/c_interface.hpp"
 #include "c/torch_error.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
 
 namespace hipvmm::test {
 namespace {

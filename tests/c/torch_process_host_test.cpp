@@ -9,8 +9,6 @@
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "c/c_interface.hpp"
-#include "support/error_recorder.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {

@@ -6,8 +6,6 @@
 
 #include <fstream>
 
-#include "support/error_recorder.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/test.hpp"
 

@@ -16,13 +16,9 @@
 #include "capability/capability_fingerprint.hpp"
 #include "capability/probe.hpp"
 #include "capability/probe_child.hpp"
-#include "support/captures.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/child_case.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -5,7 +5,6 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include "releases.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/test.hpp"
 

@@ -4,7 +4,6 @@
 #include <hipvmm/runtime/copy.hpp>
 #include "capability/capability.hpp"
 #include "capability/capability_text.hpp"
-#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {

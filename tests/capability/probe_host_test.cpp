@@ -14,13 +14,9 @@
 #include <hipvmm/region/retirement.hpp>
 #include "capability/capability_fingerprint.hpp"
 #include "capability/probe_child.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/program.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -5,7 +5,6 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {

@@ -3,9 +3,7 @@
 
 #include "mr/pool/waits_for.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

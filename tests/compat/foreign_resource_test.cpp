@@ -2,7 +2,6 @@
 #include <hipvmm/compat/foreign_resource.hpp>
 
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {

@@ -6,7 +6,6 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
 #include "support/device_bytes.hpp"
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {

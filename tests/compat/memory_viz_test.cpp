@@ -8,7 +8,6 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/compat/rmm.hpp>
 
-#include <doctest/doctest.h>
-
-#include <cstddef>
-
-#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/devices.hpp"
-#include "support/host/fault_sweep.hpp"
 #include "support/host/foreign_stream.hpp"
-#include "support/host/host_profile.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

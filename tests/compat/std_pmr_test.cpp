@@ -9,7 +9,6 @@
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/testing/resource_contract.hpp>
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <hipvmm/region/retirement.hpp>
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/test.hpp"
 

@@ -5,10 +5,8 @@
 
 #include <list>
 
-#include <hipvmm/core/error.hpp>
 #include "core/error.hpp"
 #include "support/held_worker.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/test.hpp"
 

@@ -3,7 +3,6 @@
 
 #include "core/check.hpp"
 #include "core/error.hpp"
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm {

@@ -6,18 +6,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <system_error>
-#include <thread>
 
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
 #include "core/logger.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/test.hpp"

@@ -3,7 +3,6 @@
 
 #include <csignal>
 
-#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {

@@ -14,6 +14,5 @@
 #include "support/asserts/discarded_values.hpp"
 #include "support/asserts/skip_if.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 // IWYU pragma: end_exports

@@ -17,7 +17,6 @@
 #include "core/background_task.hpp"
 #include "mr/mr_test.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/random_seed.hpp"
 

@@ -9,7 +9,6 @@
 #include "preload/replacement.hpp"
 #include "preload/settings.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
 #include "support/host/device_contexts.hpp"
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_test.hpp"

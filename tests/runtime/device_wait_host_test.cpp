@@ -6,9 +6,7 @@
 #include "runtime/runtime_rules.hpp"
 #include "runtime/stream.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_test.hpp"
-#include "support/host/under_profile.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/waiting_thread.hpp"
 

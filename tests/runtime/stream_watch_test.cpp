@@ -5,8 +5,6 @@
 #include <hipvmm/runtime/event.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/captures.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
 #include "support/note_taker.hpp"
 #include "support/test.hpp"
 

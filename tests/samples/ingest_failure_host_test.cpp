@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Failures of ingest that settings of the host provider cause.
 #include "samples/ingest_program.hpp"
-#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 
 using hipvmm::MiB;

@@ -8,11 +8,8 @@
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/copy.hpp>
 #include "ingest_job.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/program.hpp"
-#include "support/test.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The includes of a test of the library: doctest, HIP, the standard library as far as most tests
-// need it, sizes, errors, the devices that tests use, threads and thrown_by().
+// need it, sizes, errors and their handler, devices, threads, children, waits and thrown_by().
 #pragma once
 
 // IWYU pragma: begin_exports
@@ -44,6 +44,9 @@
 #include <hipvmm/core/bytes.hpp>
 #include <hipvmm/core/error.hpp>
 #include "support/devices.hpp"
+#include "support/error_recorder.hpp"
+#include "support/happens.hpp"
 #include "support/in_threads.hpp"
+#include "support/process/child_process.hpp"
 #include "support/thrown.hpp"
 // IWYU pragma: end_exports

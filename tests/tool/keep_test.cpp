@@ -10,7 +10,6 @@
 #include <hipvmm/ipc/attached_region.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
-#include "support/happens.hpp"
 #include "support/process/program.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/address_reservation.hpp>
 
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/vmm_test.hpp"
 

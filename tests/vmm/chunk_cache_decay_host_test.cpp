@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Chunks that are kept for a time only, and calls that take them earlier.
-#include <hipvmm/vmm/chunk_cache.hpp>
-
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "core/background_task.hpp"
 #include "region/retirement.hpp"
-#include "support/captures.hpp"
 #include "support/held_worker.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/region/shared_cache.hpp"
 #include "vmm/chunk_cache.hpp"

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The shared cache as a program finds it that has set nothing, and its end.
-#include <hipvmm/vmm/chunk_cache.hpp>
-
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
 #include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/chunk_cache.hpp>
 
-#include <atomic>
-#include <thread>
-
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_test.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "vmm/address_reservation.hpp"

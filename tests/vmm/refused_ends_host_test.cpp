@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory that HIP refuses to free or to unmap when its owner ends.
-#include <hipvmm/vmm/address_reservation.hpp>
-
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_with_room.hpp"
 #include "vmm/address_reservation.hpp"

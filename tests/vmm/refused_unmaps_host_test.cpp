@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Mappings that HIP refuses to unmap while a failure is undone: two faults in one operation.
-#include <hipvmm/region/region.hpp>
-
 #include <hipvmm/core/observers/memory_events.hpp>
 #include "support/blocked_stream.hpp"
 #include "support/host/host_test.hpp"

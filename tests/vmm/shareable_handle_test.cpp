@@ -6,7 +6,6 @@
 
 #include "core/descriptors.hpp"
 #include "support/device_bytes.hpp"
-#include "support/process/child_process.hpp"
 #include "support/region/mapped_chunk.hpp"
 #include "support/test.hpp"
 

@@ -6,8 +6,7 @@
 #include <hipvmm/runtime/memory_location.hpp>
 #include "region/chunks/region_chunks.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/host/recording_registrar.hpp"
 #include "support/region/region_contents.hpp"
 #include "vmm/unmap_range.hpp"

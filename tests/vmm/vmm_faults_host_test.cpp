@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/under_profile.hpp"
+#include "support/host/host_test.hpp"
 #include "vmm/vmm_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

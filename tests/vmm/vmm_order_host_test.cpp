@@ -3,7 +3,6 @@
 // profile that shows it.
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
 #include "vmm/vmm_test.hpp"
 
 namespace hipvmm::test {

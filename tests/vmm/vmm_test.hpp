@@ -13,7 +13,6 @@
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "support/asserts/discarded_values.hpp"
 #include "support/asserts/skip_if.hpp"
-#include "support/error_recorder.hpp"
 #include "support/region/mapped_chunk.hpp"
 #include "support/test.hpp"
 // IWYU pragma: end_exports

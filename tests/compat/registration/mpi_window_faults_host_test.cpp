@@ -7,7 +7,6 @@
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "compat/ranks/mpi_world.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/test.hpp"

@@ -9,7 +9,6 @@
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {

@@ -2,7 +2,6 @@
 #include <hipvmm/compat/registration.hpp>
 
 #include <hipvmm/vmm/memory_registrar.hpp>
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::test {

@@ -6,7 +6,6 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_profile.hpp"
 #include "support/test.hpp"
 

@@ -5,7 +5,6 @@
 #include <hipvmm/core/observers/memory_events.hpp>
 
 #include "core/observers/memory_events.hpp"
-#include "support/error_recorder.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm {

@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "mr/mr_test.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/resource/contract.hpp"
 

@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "mr/mr_test.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/resource/contract.hpp"
 

@@ -3,7 +3,6 @@
 // free (ROCm/hip#3892). Each case runs in a process with such devices.
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include "support/process/child_process.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr {

@@ -3,9 +3,7 @@
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/vmm/access.hpp>
 #include "mr/mr_test.hpp"
-#include "support/happens.hpp"
 #include "support/host/device_contexts.hpp"
-#include "support/process/child_process.hpp"
 
 namespace hipvmm::test {
 namespace {

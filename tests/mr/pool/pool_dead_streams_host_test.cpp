@@ -7,7 +7,6 @@
 #include <hipvmm/mr/pool/fixed_size_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
 #include "mr/mr_test.hpp"
-#include "support/happens.hpp"
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_test.hpp"
 #include "support/waiting_thread.hpp"

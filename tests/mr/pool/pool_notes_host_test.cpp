@@ -6,7 +6,6 @@
 #include <hipvmm/mr/resource/callback_resource.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "mr/mr_test.hpp"
-#include "support/process/child_process.hpp"
 
 // Reports of pools to the order checker: each case runs in a process with HIPVMM_HOST_CHECK=1.
 namespace hipvmm::mr {

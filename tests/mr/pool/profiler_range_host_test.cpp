@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include "mr/mr_test.hpp"
-#include "support/process/child_process.hpp"
 
 namespace hipvmm {
 namespace {

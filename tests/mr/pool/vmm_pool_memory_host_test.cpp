@@ -8,7 +8,6 @@
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/mr_test.hpp"
 #include "support/host/host_test.hpp"
-#include "support/host/under_profile.hpp"
 #include "support/region/held_memory.hpp"
 #include "vmm/cached_chunks.hpp"
 #include "vmm/chunk_cache.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Events while the pool has released its lock, or between two of its HIP calls.
 #include "mr/mr_test.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_test.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/rounds.hpp"

@@ -6,10 +6,8 @@
 #include <hipvmm/capability/capability.hpp>
 #include "core/background_task.hpp"
 #include "mr/mr_test.hpp"
-#include "support/happens.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
 
 // Memory that goes back without a call, and its release at the end of the process.

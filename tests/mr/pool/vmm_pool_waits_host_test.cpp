@@ -4,7 +4,6 @@
 #include "mr/mr_test.hpp"
 #include "region/device_work.hpp"
 #include "runtime/runtime_rules.hpp"
-#include "support/happens.hpp"
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_test.hpp"
 

@@ -4,8 +4,6 @@
 #include <hipvmm/provider/host_control.h>
 #include <hipvmm/runtime/device.hpp>
 #include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/test.hpp"
 

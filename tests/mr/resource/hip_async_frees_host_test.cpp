@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Frees of hip_async_resource if HIP's pools reuse memory out of order.
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "mr/mr_test.hpp"
 #include "runtime/device_gate.hpp"
-#include "support/happens.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
+#include "support/host/host_test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

@@ -10,9 +10,7 @@
 #include "support/captures.hpp"
 #include "support/device_bytes.hpp"
 #include "support/device_use.hpp"
-#include "support/happens.hpp"
 #include "support/pools_are_missing.hpp"
-#include "support/process/child_process.hpp"
 #include "support/resource/contract.hpp"
 
 namespace hipvmm::mr {

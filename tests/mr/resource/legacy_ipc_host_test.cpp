@@ -7,7 +7,6 @@
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "mr/mr_test.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/process/child_process.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -10,7 +10,6 @@
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "mr/mr_test.hpp"
 #include "support/device_bytes.hpp"
-#include "support/process/child_process.hpp"
 
 namespace hipvmm::mr {
 namespace {

@@ -10,7 +10,6 @@
 #include <hipvmm/mr/resource/new_delete_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include "core/check.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/foreign_stream.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/pools_are_missing.hpp"

@@ -6,8 +6,7 @@
 #include "core/capture_mode.hpp"
 #include "mr/mr_test.hpp"
 #include "mr/pool/waits_for.hpp"
-#include "support/captures.hpp"
-#include "support/host/fault_sweep.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

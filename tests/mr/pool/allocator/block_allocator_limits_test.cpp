@@ -3,7 +3,6 @@
 #include "mr/pool/allocator/block_allocator.hpp"
 
 #include "mr/pool/allocator/pool_of.hpp"
-#include "support/happens.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm::mr::pool {

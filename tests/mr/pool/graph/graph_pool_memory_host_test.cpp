@@ -2,9 +2,8 @@
 // graph_pool if the host has no memory left for one allocation after another.
 #include <hipvmm/mr/pool/graph_pool.hpp>
 #include "mr/mr_test.hpp"
-#include "support/captures.hpp"
 #include "support/host/allocation_failure.hpp"
-#include "support/host/host_profile.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {
