@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 #include "core/descriptors.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/descriptor_limit.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -2,12 +2,8 @@
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/region/chunk_view.hpp>
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/device_bytes.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 // A region reports its chunks, exports them and adopts those of others.
 namespace hipvmm::test {

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-
-#include <hipvmm/vmm/access.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-
-#include <hipvmm/vmm/address_reservation.hpp>
+#include "region/region_test.hpp"
 #include "support/device_memory.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/region_with_room.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

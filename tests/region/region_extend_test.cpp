@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-
-#include <hipvmm/vmm/address_reservation.hpp>
-#include "support/region/region_contents.hpp"
+#include "region/region_test.hpp"
 #include "support/region/region_with_room.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Memory that the driver returns only with its addresses, if growth fails.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
-#include "support/process/child_process.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "core/background_task.hpp"
-#include "support/device_bytes.hpp"
+#include "region/region_test.hpp"
 #include "support/random_seed.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

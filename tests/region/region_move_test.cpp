@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 // Chunks that move while work in flight still uses them by their old addresses.
 namespace hipvmm::test {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 // The cases of the contract join the suite that is open at its inclusion.
 TEST_SUITE_BEGIN("needs virtual memory");
 
 #include "contract/owner_contract.hpp"
 
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include "support/region/address_frees.hpp"
 
 namespace hipvmm::test {

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "core/background_task.hpp"
 #include "region/chunks/region_chunks.hpp"
+#include "region/region_test.hpp"
 #include "support/held_worker.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "core/background_task.hpp"
+#include "region/region_test.hpp"
 #include "support/device_use.hpp"
 #include "support/held_worker.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/region/region_contents.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

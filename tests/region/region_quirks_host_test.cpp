@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The work-arounds that a capability record asks of a region, each under a profile of the host
 // provider, or a plan of faults, that shows the defect.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/mapping.hpp>
-#include "core/background_task.hpp"
 #include "region/backing.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
-#include "support/region/assumed_capability.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

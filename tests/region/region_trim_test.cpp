@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

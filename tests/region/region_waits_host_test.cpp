@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Waits of regions, beside growth that waits for nothing.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
 #include "core/error.hpp"
 #include "region/device_work.hpp"
+#include "region/region_test.hpp"
 #include "runtime/runtime_rules.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/device_bytes.hpp"
-#include "support/happens.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
-#include "support/region/assumed_capability.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

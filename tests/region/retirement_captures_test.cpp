@@ -2,12 +2,10 @@
 // Retired memory beside stream captures, which forbid hipDeviceSynchronize on AMD until the last of
 // them has ended: nothing of the library may wait for that for good. Each case is a process of its
 // own, once as the runtime is and once without hipFree as a way to wait.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
+#include "region/region_test.hpp"
 #include "support/captures.hpp"
 #include "support/device_use.hpp"
 #include "support/process/child_case.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/retirement.hpp>
-
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <hipvmm/region/region.hpp>
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
+#include "region/region_test.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/child_case.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/retirement.hpp>
-
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/region.hpp>
 #include "region/device_work.hpp"
+#include "region/region_test.hpp"
 #include "runtime/device_gate.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

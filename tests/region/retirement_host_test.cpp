@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/retirement.hpp>
 
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "core/background_task.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

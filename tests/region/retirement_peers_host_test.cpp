@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Retired memory beside work of devices without access: copies through the host need no right. ROCm
 // 6 does not copy mapped memory that way, and no right can be granted to a device without a link.
-#include <hipvmm/region/retirement.hpp>
-
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
+#include "region/region_test.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/happens.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The cases of retirement_streams_test.cpp if the host provider overlooks streams that end, as
 // AMD's runtime does, and its order checker reports memory that is taken away in use.
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

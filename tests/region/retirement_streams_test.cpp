@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Retired memory beside streams that other threads are destroying. AMD's hipDeviceSynchronize does
 // not count a stream whose hipStreamDestroy has begun.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/vmm/access.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/mapping.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

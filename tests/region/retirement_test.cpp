@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/retirement.hpp>
 
-#include <hipvmm/region/region.hpp>
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

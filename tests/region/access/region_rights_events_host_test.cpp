@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Events about rights that differ from chunk to chunk.
 #include <hipvmm/core/observers/memory_events.hpp>
-#include <hipvmm/region/region.hpp>
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

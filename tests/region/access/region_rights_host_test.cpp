@@ -3,18 +3,8 @@
 // failures, and chunks with rights of their own.
 #include <hipvmm/core/driver_calls.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include "core/background_task.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

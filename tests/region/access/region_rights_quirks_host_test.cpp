@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Rights of single chunks if HIP takes a range only as long as the first mappings together
 // (quirk::access_from_base), and of devices that do not all reach each other.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Regions whose chunks move to a device of which other things were found out than of their own.
-#include <hipvmm/region/region.hpp>
+#include "region/region_test.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/assumed_capability.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
 // move_range while HIP calls fail, if memory runs out, and beside other work.
-#include <hipvmm/region/region.hpp>
-
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/event.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/captures.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Bytes that move to another device behind their addresses.
-#include <hipvmm/region/region.hpp>
-
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include "region/region_test.hpp"
 #include "support/captures.hpp"
-#include "support/device_bytes.hpp"
 #include "support/device_use.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

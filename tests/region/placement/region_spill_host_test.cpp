@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Regions that spill, and moves to the host, while HIP calls fail.
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/region/assumed_capability.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Regions that go on in memory of the host when their budget of the device is used up.
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/device_bytes.hpp"
+#include "region/region_test.hpp"
 #include "support/device_use.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

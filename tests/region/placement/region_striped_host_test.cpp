@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stripes if a device is full or a HIP call fails.
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "support/blocked_stream.hpp"
+#include "region/region_test.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -4,12 +4,7 @@
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/device_bytes.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Regions of uncached chunks while HIP calls fail, and on devices that differ in making them.
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include "region/region_test.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/assumed_capability.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Regions of chunks that no cache keeps.
 #include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "core/background_task.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 namespace {

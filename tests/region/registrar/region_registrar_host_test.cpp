@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include "core/background_task.hpp"
+#include "region/region_test.hpp"
 #include "region/registrar/registered_regions.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
+#include "support/host/host_test.hpp"
 #include "support/host/recording_registrar.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 // region_options::registrar: its registrations, and their lifetime.
 namespace hipvmm::test {

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Chunks of others while HIP calls fail, if HIP counts no reference, and their cost.
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include "region/region_test.hpp"
 #include "region/retained/foreign_memory.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/assumed_capability.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/region/retained_chunk.hpp>
 
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "region/region_test.hpp"
 #include "region/retained/foreign_memory.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "region/sleep/copy_jobs.hpp"
 
-#include "support/happens.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

@@ -8,22 +8,17 @@
 #include <filesystem>
 #include <fstream>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/memory_checkpoint.hpp>
-#include <hipvmm/vmm/address_reservation.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "mr/pool/pool_limit.hpp"
 #include "region/chunks/region_chunks.hpp"
+#include "region/region_test.hpp"
 #include "region/sleep/file_copies.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/device_bytes.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 #include "vmm/address_reservation.hpp"
 #include "vmm/idle/idle_memory.hpp"
 

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "container/slot_arena/arenas.hpp"
 #include "mr/pool/pool_limit.hpp"
+#include "region/region_test.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 // Memory of the host that is pinned before suspend() needs it.
 namespace hipvmm::test {

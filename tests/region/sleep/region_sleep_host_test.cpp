@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <sys/mman.h>
 
-#include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include "region/region_test.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/captures.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/assumed_capability.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/test.hpp"
 
 // Sleep that fails, and sleep if memory returns with its addresses only.
 namespace hipvmm::test {

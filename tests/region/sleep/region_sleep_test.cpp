@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
-#include <hipvmm/runtime/copy.hpp>
+#include "region/region_test.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/blocked_stream.hpp"
 #include "support/device_use.hpp"
-#include "support/happens.hpp"
-#include "support/test.hpp"
 
 // Tagged memory sleeps and wakes at the same addresses.
 namespace hipvmm::test {

@@ -9,13 +9,11 @@
 #include <filesystem>
 
 #include <hipvmm/runtime/device.hpp>
+#include "region/region_test.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

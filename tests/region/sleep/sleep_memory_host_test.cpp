@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/runtime/copy.hpp>
+#include "region/region_test.hpp"
 #include "region/sleep/sleeping_regions.hpp"
 #include "runtime/host/free_host_memory.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
 #include "support/host/allocation_failure.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 // Sleep if the host has no memory.
 namespace hipvmm::test {

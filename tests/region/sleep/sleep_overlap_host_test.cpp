@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include "region/region_test.hpp"
 #include "region/sleep/sleeping_regions.hpp"
 #include "runtime/runtime_rules.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/test.hpp"
 
 // Calls for chunks, and copies of others, at the same time.
 namespace hipvmm::test {

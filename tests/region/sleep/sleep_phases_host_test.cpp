@@ -5,18 +5,12 @@
 #include <system_error>
 
 #include <hipvmm/core/observers/memory_events.hpp>
-#include <hipvmm/region/retirement.hpp>
+#include "region/region_test.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/device_bytes.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
-#include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 // Queries of a tag, its events, and copies that no call can wait for.

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include "mr/pool/pool_limit.hpp"
-#include "support/device_bytes.hpp"
-#include "support/test.hpp"
+#include "region/region_test.hpp"
 
 // Blocks of a pool that suspend() treats unlike the rest.
 namespace hipvmm::test {

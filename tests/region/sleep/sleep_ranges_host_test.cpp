@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/runtime/copy.hpp>
+#include "region/region_test.hpp"
 #include "region/sleep/memory_tag.hpp"
 #include "region/sleep/sleeping_regions.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/assumed_capability.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/test.hpp"
 
 // Parts of a tag's memory that suspend() treats unlike the rest.
 namespace hipvmm::test {

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
-#include "support/region/region_contents.hpp"
+#include "region/region_test.hpp"
 
 namespace hipvmm::test {
 
