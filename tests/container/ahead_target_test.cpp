@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/growable_storage.hpp>
-
-#include "support/random_seed.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

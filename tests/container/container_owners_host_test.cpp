@@ -2,10 +2,7 @@
 #include "contract/owner_contract.hpp"
 
 #include <hipvmm/container/device_buffer.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include "support/devices.hpp"
+#include "container/container_test.hpp"
 #include "support/region/address_frees.hpp"
 
 namespace hipvmm::test {

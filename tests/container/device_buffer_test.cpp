@@ -2,10 +2,9 @@
 #include <hipvmm/container/device_buffer.hpp>
 
 #include <hipvmm/mr/resource_adaptor.hpp>
+#include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/device_bytes.hpp"
 #include "support/resource/watched_resource.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_scalar.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
+#include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/device_bytes.hpp"
 #include "support/device_memory.hpp"
-#include "support/element.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/resource/watched_resource.hpp"
-#include "support/test.hpp"
 
 // device_buffer, device_uvector and device_scalar if HIP fails; and they wait for
 // nothing if their resource does not.

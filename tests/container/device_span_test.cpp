@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_span.hpp>
-#include "support/test.hpp"
+
+#include "container/container_test.hpp"
 
 namespace hipvmm {
 namespace {

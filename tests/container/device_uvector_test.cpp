@@ -2,9 +2,8 @@
 #include <hipvmm/container/device_uvector.hpp>
 
 #include <hipvmm/container/device_scalar.hpp>
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/resource/watched_resource.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

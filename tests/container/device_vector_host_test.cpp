@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_vector.hpp>
 
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

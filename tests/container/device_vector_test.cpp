@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_vector.hpp>
 
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/device_bytes.hpp"
-#include "support/element.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -4,23 +4,11 @@
 
 #include <unistd.h>
 
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
+#include "container/container_test.hpp"
 #include "container/evictable/evictable_layer.hpp"
-#include "core/background_task.hpp"
-#include "support/device_bytes.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
 namespace hipvmm::test {

@@ -4,24 +4,11 @@
 
 #include <unistd.h>
 
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/device_uvector.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/blocked_stream.hpp"
+#include "container/container_test.hpp"
 #include "support/device_use.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/random_seed.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Memory of a vector on hipMalloc, for devices whose virtual memory cannot be used.
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
+#include "container/container_test.hpp"
 #include "container/malloc_storage.hpp"
 #include "runtime/device_gate.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/is_ready.hpp"
 #include "support/process/child_case.hpp"
 #include "support/process/forked_child.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("on hipMalloc");
 

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Memory of a vector on hipMalloc in random use, and beside stream captures.
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
+#include "container/container_test.hpp"
 #include "container/malloc_storage.hpp"
-#include "support/captures.hpp"
-#include "support/device_bytes.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/random_seed.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

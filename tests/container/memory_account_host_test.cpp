@@ -2,20 +2,11 @@
 // The driver's count of used bytes is the library's count of held bytes, after each operation of
 // each object that holds chunks, under profiles with and without quirk::re_reserve.
 #include <hipvmm/container/device_uvector.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/child_case.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");

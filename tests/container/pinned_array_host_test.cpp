@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/pinned_array.hpp>
 
-#include <hipvmm/runtime/copy.hpp>
-#include "support/blocked_stream.hpp"
-#include "support/device_bytes.hpp"
+#include "container/container_test.hpp"
 #include "support/device_memory.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/pinned_array.hpp>
 
-#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

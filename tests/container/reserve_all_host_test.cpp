@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/reserve_all.hpp>
 
-#include "support/element.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 // A call that fails, and whose undoing fails too: the owner of the memory refuses it or has it, and
 // loses nothing.

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
-#include "core/background_task.hpp"
+#include "container/container_test.hpp"
 #include "support/host/recording_registrar.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/test.hpp"
 
 // Vectors and arenas of slots whose memory is registered.
 namespace hipvmm::test {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/assumed_capability.hpp"
 #include "support/region/held_memory.hpp"
-#include "support/test.hpp"
 
 // Vectors that sleep and wake.
 namespace hipvmm::test {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_appender.hpp>
 
+#include "container/container_test.hpp"
 #include "container/host_kernel.hpp"
-#include "support/element.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -4,12 +4,9 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
+#include "container/container_test.hpp"
 #include "container/host_kernel.hpp"
-#include "support/element.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/device_appender_ref.hpp>
 
-#include "support/random_seed.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

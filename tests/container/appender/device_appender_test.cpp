@@ -2,10 +2,7 @@
 #include <hipvmm/container/device_appender.hpp>
 
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/element.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,21 +2,12 @@
 // Memory that leaves its device for a request that lacks memory, and returns when it is used.
 #include <hipvmm/region/sleep/evictable.hpp>
 
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/idle/idle_memory.hpp>
+#include "container/container_test.hpp"
 #include "container/evictable/evictable_layer.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/captures.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <utility>
-
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/core/error.hpp>
 #include <hipvmm/region/region.hpp>
 #include <hipvmm/region/sleep/evictable.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/devices.hpp"
+#include "container/container_test.hpp"
 #include "support/process/child_case.hpp"
 #include "support/region/region_contents.hpp"
 

@@ -2,17 +2,11 @@
 // Evictable memory under threads, failures, fork() and random requests.
 #include <unistd.h>
 
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include "container/container_test.hpp"
 #include "container/evictable/evictable_layer.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/process/child_process.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,22 +2,11 @@
 // Evictions beside other threads' calls, and requests made within callbacks.
 #include <hipvmm/provider/host_control.h>
 
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
+#include "container/container_test.hpp"
 #include "container/evictable/evictable_layer.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

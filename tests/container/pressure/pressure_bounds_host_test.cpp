@@ -4,18 +4,11 @@
 
 #include <unistd.h>
 
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
+#include "container/container_test.hpp"
 #include "container/pressure/pressure_marks.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/forked_child.hpp"
-#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {

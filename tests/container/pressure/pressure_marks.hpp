@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
-#include <cstddef>
-#include <mutex>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/vmm/idle/pressure_subscription.hpp>
-#include "support/devices.hpp"
-#include "support/region/shared_cache.hpp"
+#include "container/container_test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test::pressure_marks {

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/runtime/stream.hpp>
-#include "support/device_bytes.hpp"
-#include "support/devices.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The counts in the statistics of an arena, and how long its destruction takes.
-#include <hipvmm/container/slot_arena.hpp>
-
 #include <unistd.h>
 
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "core/background_task.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
 #include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::test {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Calls that an eviction callback may make, and calls that are refused to it.
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/region/sleep/memory_tag.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

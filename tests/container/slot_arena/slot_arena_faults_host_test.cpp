@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/slot_arena.hpp>
-
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 // slots_that_fit() is zero exactly if acquire() and commit() would fail.
-#include <hipvmm/container/slot_arena.hpp>
-
 #include <hipvmm/region/retained_chunk.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

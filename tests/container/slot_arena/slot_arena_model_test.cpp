@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

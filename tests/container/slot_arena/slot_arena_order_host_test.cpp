@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT
 // When the memory of a slot is used by another one. Under HIPVMM_HOST_CHECK=1 the order checker
 // judges the same cases.
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/copy.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/captures.hpp"
 #include "support/device_memory.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

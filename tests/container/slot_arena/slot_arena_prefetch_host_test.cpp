@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/region.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "core/background_task.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Random calls of an arena with a budget, a cache, a tag and faults: it holds as many bytes as
 // HIP counts, and slots_that_fit() is zero exactly if acquire() and commit() fail.
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "core/background_task.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

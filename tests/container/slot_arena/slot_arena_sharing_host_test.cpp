@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/runtime/copy.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/error_recorder.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/assumed_capability.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

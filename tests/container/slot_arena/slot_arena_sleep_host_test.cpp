@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/region/retained_chunk.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/waiting_thread.hpp"
 
 // Arenas that sleep and wake.

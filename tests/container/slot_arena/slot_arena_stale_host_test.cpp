@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Blocks that a slot shared, and does not need any more.
-#include <hipvmm/container/slot_arena.hpp>
-
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/access.hpp>
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "core/background_task.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/container/slot_arena.hpp>
 
+#include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
-#include "support/region/fallback.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

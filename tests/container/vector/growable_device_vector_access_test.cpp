@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include "container/vector/vectors.hpp"
-#include "support/element.hpp"
-#include "support/region/fallback.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/region/retirement.hpp>
-#include "container/vector/vectors.hpp"
-#include "core/background_task.hpp"
-#include "support/captures.hpp"
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/held_worker.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/process/child_process.hpp"
+#include "support/host/host_test.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

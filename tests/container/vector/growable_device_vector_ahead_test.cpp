@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include "container/vector/vectors.hpp"
-#include "core/background_task.hpp"
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/held_worker.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

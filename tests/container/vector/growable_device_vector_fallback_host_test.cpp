@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Differences of growable_device_vector if its memory comes from hipMalloc.
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include "support/blocked_stream.hpp"
-#include "support/device_bytes.hpp"
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/runtime/copy.hpp>
-#include "container/vector/vectors.hpp"
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/region/fallback.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

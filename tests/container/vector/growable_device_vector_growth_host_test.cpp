@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include "container/vector/vectors.hpp"
+#include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/element.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

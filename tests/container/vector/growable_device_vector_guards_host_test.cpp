@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Failing HIP calls in work-arounds for defects of AMD's runtime: docs/guides/rocm.md,
 // copy_across_reservations and peer_copy_owner_only.
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include "container/vector/vectors.hpp"
-#include "support/element.hpp"
+#include "container/container_test.hpp"
 #include "support/host/fault_sweep.hpp"
 #include "support/region/assumed_capability.hpp"
-#include "support/region/fallback.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

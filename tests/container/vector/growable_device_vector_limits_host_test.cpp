@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include <hipvmm/vmm/physical_chunk.hpp>
-#include "container/vector/vectors.hpp"
+#include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/element.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

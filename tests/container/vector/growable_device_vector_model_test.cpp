@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
-#include "support/element.hpp"
-#include "support/random_seed.hpp"
-#include "support/region/fallback.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 #include "support/test_bytes.hpp"
 
 namespace hipvmm::test {

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: MIT
 // insert, erase and assign of own elements: the addresses, in captures and while memory
 // is short, and how many HIP calls they make.
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/capability/capability.hpp>
 #include <hipvmm/core/observers/memory_events.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/vmm/chunk_placement.hpp>
+#include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
-#include "support/captures.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/capability/capability.hpp>
-#include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
-#include "container/vector/vectors.hpp"
+#include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
-#include "support/blocked_stream.hpp"
 #include "support/device_memory.hpp"
-#include "support/element.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/region/fallback.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
 #include <hipvmm/vmm/address_reservation.hpp>
-#include "container/vector/vectors.hpp"
-#include "support/element.hpp"
-#include "support/region/fallback.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

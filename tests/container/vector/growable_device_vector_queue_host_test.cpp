@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 // erase_front beside work in flight, and if memory returns with its addresses only.
-#include <hipvmm/container/growable_device_vector.hpp>
-
-#include <hipvmm/region/retirement.hpp>
-#include <hipvmm/vmm/chunk_cache.hpp>
-#include "support/blocked_stream.hpp"
+#include "container/container_test.hpp"
 #include "support/device_memory.hpp"
-#include "support/element.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/fallback.hpp"
 #include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

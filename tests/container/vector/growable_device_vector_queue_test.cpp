@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 // erase_front: windows and queues.
-#include <hipvmm/container/growable_device_vector.hpp>
-
 #include <hipvmm/container/device_appender.hpp>
-#include "core/background_task.hpp"
+#include "container/container_test.hpp"
 #include "support/captures.hpp"
-#include "support/element.hpp"
-#include "support/region/fallback.hpp"
 #include "support/region/prefetch_levels.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

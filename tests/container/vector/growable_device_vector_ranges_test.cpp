@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Constructors, and the ranges that may be appended, assigned, inserted and erased.
-#include <hipvmm/container/growable_device_vector.hpp>
-
 #include <hipvmm/container/device_buffer.hpp>
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_uvector.hpp>
-#include "support/element.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 #include "support/test_bytes.hpp"
 
 namespace hipvmm::test {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
-#include <hipvmm/container/growable_device_vector.hpp>
-
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
+#include "container/container_test.hpp"
 #include "support/device_memory.hpp"
-#include "support/element.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 // growth_options::resource.
-#include <hipvmm/container/growable_device_vector.hpp>
-
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/mr/resource/hip_resource.hpp>
-#include "support/element.hpp"
-#include "support/test.hpp"
+#include "container/container_test.hpp"
 
 namespace hipvmm::test {
 namespace {

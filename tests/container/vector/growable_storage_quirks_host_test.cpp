@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 // A growable vector under the work-arounds that a capability record asks for.
 #include <hipvmm/container/growable_storage.hpp>
-#include "support/error_recorder.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/host/under_profile.hpp"
+#include "container/container_test.hpp"
+#include "support/host/host_test.hpp"
 #include "support/process/descriptor_limit.hpp"
 #include "support/region/assumed_capability.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {
