@@ -1,22 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Importers and time: their own work, and the limits of both sides.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/fault_point.hpp"
-#include "ipc/packet.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 namespace hipvmm::test {
 namespace {

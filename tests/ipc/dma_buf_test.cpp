@@ -2,13 +2,10 @@
 #include <hipvmm/ipc/dma_buf.hpp>
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <hipvmm/ipc/export_kind.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include "core/descriptors.hpp"
-#include "ipc/published_region.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Chunks as fabric handles: plain bytes in place of a descriptor.
-#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/export_kind.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/hip_async_resource.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <hipvmm/ipc/fd_channel.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/fault_point.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 // Chunks over a channel, from process to process, and failing calls of the system.
 namespace hipvmm::test {

@@ -1,24 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/fd_channel.hpp>
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <fstream>
-
-#include <hipvmm/ipc/ipc_error.hpp>
 #include "ipc/export_kind.hpp"
-#include "ipc/packet.hpp"
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/descriptor_limit.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 // A channel of descriptors, and peers that do not keep to the protocol. No HIP is needed for it.
 namespace hipvmm::test {

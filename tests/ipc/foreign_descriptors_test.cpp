@@ -1,28 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Descriptors of peers that take as long to close as their senders like.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <filesystem>
-
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/fd_channel.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include "ipc/identity.hpp"
+#include "ipc/ipc_test.hpp"
 #include "ipc/lingering_socket.hpp"
-#include "ipc/packet.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
-#include "support/happens.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/descriptor_limit.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,13 +2,9 @@
 // Blocks that are exported and imported while HIP calls fail in turn.
 #include <hipvmm/ipc/imported_blocks.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/region.hpp>
 #include "ipc/export_kind.hpp"
-#include "ipc/raw_socket.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/process/descriptor_limit.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -2,21 +2,10 @@
 // Blocks of a pool, and ranges of a region, that another process maps.
 #include <hipvmm/ipc/imported_blocks.hpp>
 
-#include <fcntl.h>
-
 #include <hipvmm/ipc/export_kind.hpp>
-#include <hipvmm/ipc/fd_channel.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/packet.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/device_bytes.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kept publications of which calls of HIP or of the system fail.
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
-#include "support/happens.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/process/descriptor_limit.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,23 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Publications that are kept: memory that outlives the process that made it.
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "support/happens.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
 
-#include <vector>
-
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
+#include "ipc/ipc_test.hpp"
 
 // Descriptors whose last close takes as long as their sender has said.
 namespace hipvmm::test {

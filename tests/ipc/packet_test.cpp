@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ipc/packet.hpp"
 
+#include "ipc/ipc_test.hpp"
 #include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 // In fuzz_packet.cpp; ends the process if the decoder is wrong.
 // NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name.

@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Processes that share a budget and each other's memory at random, and are stopped and killed.
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-#include <limits>
-
-#include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include "ipc/budget/budget_folder.hpp"
-#include "ipc/published_region.hpp"
+#include "ipc/budget/budget_test.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/child_process.hpp"
 #include "support/random_seed.hpp"
-#include "support/region/shared_cache.hpp"
 
 namespace hipvmm::test {
 namespace {

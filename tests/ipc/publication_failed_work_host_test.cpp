@@ -2,14 +2,8 @@
 // Announcements behind work that fails, and importers whose calls fail.
 #include <dlfcn.h>
 
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/published_region.hpp"
-#include "ipc/socket.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 namespace {
 

@@ -1,32 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Publications while calls of the system or of HIP fail, and in children of fork().
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <filesystem>
-#include <variant>
-
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/fault_point.hpp"
-#include "ipc/identity.hpp"
-#include "ipc/packet.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
-#include "support/happens.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/fault_sweep.hpp"
-#include "support/process/descriptor_limit.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 #include "support/waiting_thread.hpp"
 
 namespace hipvmm::test {

@@ -1,22 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Publications of which either side is killed: at each step of the protocol, and at any moment.
-#include <csignal>
-#include <filesystem>
-
 #include <hipvmm/capability/capability.hpp>
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/fault_point.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "support/happens.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/temporary_folder.hpp"
+#include "ipc/ipc_test.hpp"
 #include "support/random_seed.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Files of others beside the path of a publication, and leftovers of owners that died.
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include "ipc/fault_point.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,25 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Importers that do not keep to the protocol, or say nothing.
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
 
-#include <variant>
-
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/identity.hpp"
-#include "ipc/packet.hpp"
-#include "ipc/publication_page.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
-#include "support/happens.hpp"
-#include "support/process/descriptor_limit.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 namespace hipvmm::test {
 namespace {

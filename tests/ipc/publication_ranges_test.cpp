@@ -1,26 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Publications of which not the first byte is the first that may be read, and those of memory of
 // several devices.
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/ipc/publication.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include "ipc/publication_page.hpp"
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
-#include "ipc/socket.hpp"
+#include "ipc/ipc_test.hpp"
 #include "runtime/runtime_rules.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

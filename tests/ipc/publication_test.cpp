@@ -1,27 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/publication.hpp>
 
-#include <unistd.h>
-
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/attached_region.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/runtime/copy.hpp>
-#include "ipc/published_region.hpp"
-#include "ipc/raw_socket.hpp"
+#include "ipc/ipc_test.hpp"
 #include "runtime/runtime_rules.hpp"
-#include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/region/region_contents.hpp"
-#include "support/test.hpp"
 
 // Memory under a path: processes that come, look, go and die. Each child is a process of its own.
 namespace hipvmm::test {

@@ -5,16 +5,11 @@
 #include <hipvmm/serving.h>
 #include <hipvmm/compat/registration.hpp>
 #include <hipvmm/container/device_span.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include <hipvmm/ipc/dma_buf.hpp>
-#include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/mr/resource/legacy_ipc.hpp>
-#include <hipvmm/region/region.hpp>
-#include <hipvmm/runtime/copy.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
-#include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
+#include "ipc/ipc_test.hpp"
 
 TEST_SUITE_BEGIN("needs virtual memory");
 

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A limit of one owner is never taken for the budget, and estimates of a fitting request count it.
-#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/ipc/budget/memory_budget.hpp>
 #include <hipvmm/mr/adaptor/limiting_resource_adaptor.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/runtime/stream.hpp>
-#include "ipc/budget/budget_folder.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
+#include "ipc/budget/budget_test.hpp"
 
 namespace hipvmm::test {
 namespace {

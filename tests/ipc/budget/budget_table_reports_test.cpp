@@ -2,7 +2,7 @@
 // The rows of a budget's report while processes join, leave and die.
 
 #include "ipc/budget/budget_tables.hpp"
-#include "support/test.hpp"
+#include "ipc/budget/budget_test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The records of a budget without files or devices: claims, turns, deaths, any contents.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "ipc/budget/budget_tables.hpp"
-#include "support/happens.hpp"
+#include "ipc/budget/budget_test.hpp"
 #include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,20 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "ipc/budget/budget_table.hpp"
-#include "ipc/budget/process_identity.hpp"
-#include "ipc/fault_point.hpp"
+#include "ipc/budget/budget_test.hpp"
 
 namespace hipvmm::test {
 

@@ -4,26 +4,11 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <filesystem>
-
-#include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/budget/budget_file.hpp"
-#include "ipc/budget/budget_folder.hpp"
-#include "ipc/budget/process_identity.hpp"
+#include "ipc/budget/budget_test.hpp"
 #include "ipc/publication_page.hpp"
-#include "support/happens.hpp"
 #include "support/process/child_case.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,21 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Budgets while calls of HIP fail.
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
-#include "ipc/budget/budget_file.hpp"
-#include "ipc/budget/budget_folder.hpp"
-#include "ipc/budget/budget_table.hpp"
-#include "ipc/budget/process_identity.hpp"
+#include "ipc/budget/budget_test.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/host/host_profile.hpp"
-#include "support/host/host_provider.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

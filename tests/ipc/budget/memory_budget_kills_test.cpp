@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Budgets whose processes are killed, or meet failures of the system, at each step.
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
 #include <new>  // IWYU pragma: keep
 
-#include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/budget/budget_file.hpp"
-#include "ipc/budget/budget_folder.hpp"
-#include "ipc/budget/budget_table.hpp"
-#include "ipc/budget/process_identity.hpp"
-#include "ipc/fault_point.hpp"
-#include "support/process/child_process.hpp"
+#include "ipc/budget/budget_test.hpp"
 #include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,25 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Budgets of two and three processes: requests to others, waits and deaths.
-#include <unistd.h>
-
-#include <csignal>
-#include <fstream>
-
 #include <hipvmm/container/slot_arena.hpp>
-#include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/region.hpp>
-#include "ipc/budget/budget_file.hpp"
-#include "ipc/budget/budget_folder.hpp"
-#include "ipc/budget/budget_table.hpp"
+#include "ipc/budget/budget_test.hpp"
 #include "ipc/budget/futex.hpp"
-#include "ipc/fault_point.hpp"
-#include "support/happens.hpp"
 #include "support/is_ready.hpp"
-#include "support/process/child_process.hpp"
-#include "support/process/temporary_folder.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The bytes in a budget and its refusals, in one process; its file, and the users that it trusts.
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
-#include <hipvmm/region/region.hpp>
 #include <hipvmm/region/retirement.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
-#include "ipc/budget/budget_file.hpp"
-#include "ipc/budget/budget_folder.hpp"
-#include "ipc/budget/budget_table.hpp"
+#include "ipc/budget/budget_test.hpp"
 #include "ipc/raw_socket.hpp"
-#include "support/error_recorder.hpp"
-#include "support/happens.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 #include "vmm/physical_chunk.hpp"
 
 namespace hipvmm::test {

@@ -3,23 +3,10 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-#include <fstream>
-
-#include <hipvmm/ipc/budget/memory_budget.hpp>
-#include <hipvmm/ipc/ipc_error.hpp>
-#include "ipc/budget/budget_folder.hpp"
-#include "ipc/budget/process_identity.hpp"
-#include "support/happens.hpp"
+#include "ipc/budget/budget_test.hpp"
 #include "support/process/child_case.hpp"
-#include "support/process/forked_child.hpp"
-#include "support/test.hpp"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Calls of exchange() that one rank cannot take part in.
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/ranks/exchange.hpp>
-#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include "contract/rank_errors.hpp"
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/captures.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

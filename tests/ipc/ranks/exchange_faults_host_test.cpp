@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT
 // exchange() if HIP fails on one rank, and its cost in calls and memory.
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/ranks/exchange.hpp>
-#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "contract/rank_errors.hpp"
 #include "ipc/ranks/run_ranks.hpp"
-#include "support/error_recorder.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/shared_cache.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

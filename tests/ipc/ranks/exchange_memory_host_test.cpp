@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 // exchange() if the host has no memory for one rank.
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/ranks/exchange.hpp>
-#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

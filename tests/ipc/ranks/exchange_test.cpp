@@ -3,13 +3,10 @@
 
 #include <hipvmm/capability/capability.hpp>
 #include <hipvmm/container/device_uvector.hpp>
-#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/mr/resource/hip_resource.hpp>
-#include <hipvmm/runtime/device.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "runtime/peer_copies.hpp"
 #include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/partitioned_vector.hpp>
-#include <hipvmm/ipc/ranks/thread_communicator.hpp>
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
-#include "support/captures.hpp"
-#include "support/host/fault_sweep.hpp"
-#include "support/test.hpp"
+#include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
 namespace {

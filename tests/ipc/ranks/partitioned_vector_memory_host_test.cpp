@@ -4,7 +4,6 @@
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/host/allocation_failure.hpp"
 #include "support/host/host_profile.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

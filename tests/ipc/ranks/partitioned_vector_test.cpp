@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/partitioned_vector.hpp>
 
-#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/region/retirement.hpp>
-#include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "ipc/ranks/parts_model.hpp"
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/random_seed.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

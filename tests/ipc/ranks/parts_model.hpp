@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include <hipvmm/ipc/ranks/partitioned_vector.hpp>
+#include "ipc/ranks/run_ranks.hpp"
 
 namespace hipvmm::test {
 

@@ -2,7 +2,6 @@
 #include "ipc/ranks/rank_agreement.hpp"
 
 #include "ipc/ranks/run_ranks.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

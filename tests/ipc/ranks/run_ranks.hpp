@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
+// The includes of a test of ranks, and ranks that are threads.
 #pragma once
 
+// IWYU pragma: begin_exports
+#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/ranks/communicator.hpp>
+#include <hipvmm/ipc/ranks/exchange.hpp>
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/ipc/ranks/thread_communicator.hpp>
 #include <hipvmm/runtime/device.hpp>
 #include <hipvmm/runtime/stream.hpp>
 #include "support/test.hpp"
+// IWYU pragma: end_exports
 
 namespace hipvmm::test {
 

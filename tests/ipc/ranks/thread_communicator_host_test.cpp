@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Transfers in which calls of HIP fail. The host provider refuses a copy to no memory: AMD's
 // runtime crashes.
-#include <hipvmm/container/growable_device_vector.hpp>
-#include <hipvmm/ipc/ranks/rank_error.hpp>
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
 #include "support/host/host_provider.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

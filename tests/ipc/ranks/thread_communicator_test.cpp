@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/ipc/ranks/thread_communicator.hpp>
 
-#include <hipvmm/container/growable_device_vector.hpp>
 #include "contract/rank_errors.hpp"
 #include "ipc/ranks/run_ranks.hpp"
 #include "support/blocked_stream.hpp"
-#include "support/happens.hpp"
-#include "support/test.hpp"
 
 namespace hipvmm::test {
 namespace {

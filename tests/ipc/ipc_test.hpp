@@ -1,29 +1,43 @@
 // SPDX-License-Identifier: MIT
+// The includes of a test of publications, and its common parts: memory under a path, calls of the
+// system that fail, and a peer that speaks by hand.
 #pragma once
 
+// IWYU pragma: begin_exports
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <variant>
 
+#include <hipvmm/container/growable_device_vector.hpp>
 #include <hipvmm/ipc/attached_region.hpp>
+#include <hipvmm/ipc/fd_channel.hpp>
 #include <hipvmm/ipc/ipc_error.hpp>
 #include <hipvmm/ipc/publication.hpp>
 #include <hipvmm/region/region.hpp>
+#include <hipvmm/runtime/copy.hpp>
+#include <hipvmm/runtime/stream.hpp>
 #include "ipc/fault_point.hpp"
 #include "ipc/identity.hpp"
 #include "ipc/packet.hpp"
 #include "ipc/publication_page.hpp"
 #include "ipc/raw_socket.hpp"
 #include "ipc/socket.hpp"
-#include "support/happens.hpp"
-#include "support/process/child_process.hpp"
+#include "support/blocked_stream.hpp"
+#include "support/process/descriptor_limit.hpp"
+#include "support/process/forked_child.hpp"
 #include "support/process/temporary_folder.hpp"
 #include "support/region/region_contents.hpp"
 #include "support/test.hpp"
+// IWYU pragma: end_exports
 
-// Common parts of the tests of publications: memory under a path, calls of the system that fail,
-// and a peer that speaks by hand.
 namespace hipvmm::test {
 
 /// By which a child finds the path of a publication.
