@@ -21,7 +21,8 @@
 namespace hipvmm::detail {
 namespace {
 
-// The remaining addresses are divided into a part for each reservation, and so many more.
+// The remaining addresses are divided into one part for each reservation of the library, and these
+// further parts.
 constexpr std::size_t parts_for_needed = 3;
 constexpr std::size_t parts_for_wanted = 64;
 // Half of the 47 bits that processors give a process.

@@ -13,8 +13,8 @@ namespace hipvmm::detail {
 /// many addresses remain, unless an earlier one has shown enough. Waits for retired memory if
 /// `needed` is not available. Throws: hip_error. Leaves addresses for others, however many come:
 /// - one part in eight of the remaining addresses is for the program itself;
-/// - with n reservations of the library, `needed` gets at most 1/(n + 3) of the rest, and bytes
-///   beyond it at most 1/(n + 64). No sum of such shares reaches the rest.
+/// - with n reservations of the library, the result is at most 1/(n + 3) of the rest, and more than
+///   `needed` only up to 1/(n + 64) of it. No sum of such shares reaches the rest.
 [[nodiscard]] std::size_t address_share(device_ref device, std::size_t needed, std::size_t wanted);
 
 struct creatable_memory {

@@ -71,7 +71,7 @@ template <class Map>
 /// rights of a mapping beside a new hole if it is mapped again. If the range allows that, one call
 /// unmaps 4 to 64 neighbours: fewer are not worth a failed call, which does not say which are still
 /// mapped; more would hold HIP's lock too long. If HIP refuses the call with InvalidValue, each is
-/// unmapped by its own.
+/// unmapped by its own call, or left (`alone`).
 class downward_unmaps {
  public:
   static constexpr std::size_t fewest = 4;
@@ -94,7 +94,8 @@ class downward_unmaps {
 };
 
 /// If `range` allows common unmaps: deregisters all mappings, `map_of(each)` of each in `maps`, and
-/// unmaps those that one call undoes together with others. Refused ones are reported and stay.
+/// unmaps those that one call undoes together with others. Refused ones stay; a refusal other than
+/// InvalidValue is reported.
 template <class Maps, class MapOf>
 void unmap_runs(Maps& maps, MapOf map_of, const address_range& range) noexcept {
   if (!range.unmaps_many()) return;

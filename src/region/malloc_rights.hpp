@@ -11,8 +11,8 @@
 
 namespace hipvmm::detail {
 
-/// The rights to memory of hipMalloc. HIP has them for all of a device's memory only, and for good:
-/// granting enables a peer's access, revoking is recorded and changes nothing.
+/// The rights to memory of hipMalloc. HIP grants a peer all memory of a device or none of it, and
+/// never takes that back: a grant enables the peer's access, a revocation is only recorded.
 class malloc_rights {
  public:
   explicit malloc_rights(device_ref owner) : rights_{owner}, users_{users_of(rights_)} {}

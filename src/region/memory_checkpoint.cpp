@@ -143,7 +143,7 @@ file_word saved_address(const void* address) noexcept {
 
 void* address_in_file(file_word address) noexcept { return reinterpret_cast<void*>(address); }
 
-/// Of all but the contents, which go to the end of `all`.
+/// The addresses, chunks and ranges of contents of `one`. Appends these ranges to `all` too.
 saved_object record_of(detail::sleep_participant& one, std::vector<detail::sleeping_range>& all) {
   saved_object result;
   const auto [start, bytes] = one.addresses_of();

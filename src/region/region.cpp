@@ -45,7 +45,8 @@ void require_units(const detail::region_state& self, const char* function, std::
   self.require_within(function, offset, bytes);
 }
 
-/// A call that changes the size: its end reports how much from `offset` on, also if it fails.
+/// A call that changes the size of the region. The destructor reports the bytes that were added or
+/// released as an event at `offset`, also if the call failed.
 class size_change {
  public:
   size_change(const char* name, detail::region_state& of, std::size_t offset) noexcept

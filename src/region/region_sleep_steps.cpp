@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// No file of the unit region_sleep, because region_state includes that unit and is used here.
+// This file is no part of the unit region_sleep, because it includes region_state, which includes
+// that unit.
 #include <chrono>
 #include <iterator>
 #include <set>
@@ -29,8 +30,8 @@ sleep_participant& sleep_participant_of(region& of) { return implementation_of(o
 
 void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
                                      const sizes_by_chunk& owners) const {
-  // shared() of a chunk that share_prefix() maps misses exports by another owner, but such a chunk
-  // has no handle type, so nobody can export it.
+  // If a chunk has several owners (share_prefix()), shared() does not know exports by the others;
+  // but such a chunk has no handle type, so nobody can export it.
   const bool may_be_exported = held.chunk.shared() && held.chunk.shareable() != handle_type::none;
   if (!may_be_exported && !is_retained_by_address(held.chunk) &&
       owners_of(held.chunk) == owners.at(held.chunk.get()))
@@ -76,7 +77,9 @@ void region_sleep::choose_contents(const sleep_plan& plan) {
     const auto* const start = static_cast<const char*>(region_.base()) + offset;
     if (can_copy(held) || plan.is_all(keep::nothing, start, held.bytes())) continue;
     const device_ref device = one->second.device;
-    if (region_.rights.get(device) != access_right::read_write)
+    const bool is_readable = region_.rights_to(held).get(device) != access_right::none ||
+                             plan.is_all(keep::zeros, start, held.bytes());
+    if (!is_readable || region_.rights.get(device) != access_right::read_write)
       throw std::invalid_argument{
           "suspend: the chunk at offset " + std::to_string(offset) + " of " + region_.text() +
           " gives device " + std::to_string(device.ordinal()) +
@@ -128,6 +131,7 @@ void region_sleep::require_mappable_again() const {
 }
 
 void region_sleep::prepare_to_sleep(const sleep_plan& plan) {
+  region_.map_again();
   if (plan.only_reads()) return require_readable();
   region_.strategy->returns_memory.require("suspend");
   region_.require_none_left_behind("suspend", 0, region_.max_bytes());
@@ -334,7 +338,8 @@ void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
   if (std::ranges::any_of(resumed_, [](const auto& each) { return !each.second.map.empty(); }))
     region_.may_pin_memory = true;
   if (may_be_in_use && !wait_past_captures(region_.users)) {
-    // If they cannot be released, they stay mapped until the next resume() or the region's end.
+    // A thread releases the chunks when the work has ended. If none can, they stay mapped until the
+    // next resume() or the region's end.
     report_exceptions([this] {
       static_cast<void>(retire_backings(resumed_, region_.addresses, region_.cache(), std::nullopt,
                                         devices_of(region_.users), region_.device));

@@ -35,8 +35,8 @@ namespace hipvmm::detail {
 /// The implementation of a region. Its functions take arguments that region has checked.
 class region_state final : idle_holder {
  public:
-  /// `at`: unless null, all of `max_bytes` begins there. Throws: as region; out_of_memory if others
-  /// have some of these addresses.
+  /// `at`: unless null, the addresses begin there, and are not fewer than `max_bytes`. Throws: as
+  /// region; out_of_memory if others have some of these addresses.
   region_state(device_ref owner, std::size_t max_bytes, const region_options& chosen,
                const capability& found, void* at = nullptr);
   ~region_state();
@@ -104,7 +104,7 @@ class region_state final : idle_holder {
   }
   /// Releases the chunk that is prepared or under way, and allows prepare() again.
   void drop_prepared();
-  /// At `to`, or where the old ones are.
+  /// New chunks as `old`: at `to`, or each at the place of its old one if `to` is empty.
   [[nodiscard]] std::vector<physical_chunk> acquire_like(
       const std::vector<backing_map::iterator>& old, std::optional<memory_location> to) const;
   /// Copies each of `old` to one of `fresh`, in `stream`, and waits for it.
@@ -281,8 +281,8 @@ class region_state final : idle_holder {
   /// nothing done, if the caller must wait for the stream itself.
   [[nodiscard]] bool retire_chunks(backing_map::iterator first, backing_map::iterator last,
                                    stream_ref stream);
-  /// The end of the chunks from `first` on that end at `end_offset` or before. Throws:
-  /// std::invalid_argument if one of them is mapped elsewhere too.
+  /// Returns the first chunk, from `first` on, that reaches beyond `end_offset`, if any. Throws:
+  /// std::invalid_argument if a chunk before it is mapped elsewhere too.
   [[nodiscard]] backing_map::iterator require_whole_until(backing_map::iterator first,
                                                           std::size_t end_offset);
   /// How many chunks one step maps and then grants: one if HIP grants a mapping only with all
@@ -293,6 +293,7 @@ class region_state final : idle_holder {
   /// Maps the chunks of `fresh` in place of those at `at`, which `fresh` then has, unmapped. On any
   /// exception the old ones are mapped again.
   void swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count);
+  /// Undoes swap_in(): the chunks at `at` and those of `old` change places again.
   void swap_out(backing_map::iterator* at, physical_chunk* old, std::size_t count) noexcept;
   [[nodiscard]] std::vector<backing_map::iterator> chunks_to_move(std::size_t offset,
                                                                   std::size_t bytes,
@@ -328,7 +329,8 @@ class region_state final : idle_holder {
   // A call that unmapped chunks failed, or suspend() unmaps: some backings may have no mapping.
   // Their chunks are kept, with the contents. Nothing else is done before they are mapped again.
   bool is_torn = false;
-  // Mappings that moved chunks left behind, in no size. While there are any nothing is prepared.
+  // Mappings that moved chunks left behind; `committed` does not count them. While there are any,
+  // nothing is prepared.
   backing_map old_mappings;
   region_sleep sleep{*this};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The part of region that backs addresses, also ahead of commit(), and gets more or others.
+// The part of region that backs addresses, also ahead of commit(), and that reserves more or other
+// addresses.
 #include <iterator>
 #include <stdexcept>
 #include <utility>
@@ -84,7 +85,7 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
     std::size_t undone = 0;
     for (const auto& [at, one] : additions) undone += one.chunk.bytes();
     release_all(additions, range, cache());
-    // Any other exception goes on from here.
+    // If the exception is no out_of_memory, this line throws it again.
     const std::optional<out_of_memory> refused = refusal_of([] { throw; });
     shortage why = refused->why();
     if (why.cause == exhausted::budget) {

@@ -15,7 +15,8 @@
 namespace hipvmm::detail {
 namespace {
 
-/// With read_write for each device that may copy to memory of `target`; nothing if they have it.
+/// Returns `rights` with read_write for each device that may copy to memory of `target`; nothing if
+/// all of these have it.
 std::optional<access_map> widened_for_copy(const access_map& rights, device_ref target) {
   access_map result = rights;
   for (const access_desc& each : rights.entries())
@@ -228,11 +229,11 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
                                  "bytes at a time";
                         });
     copy_into(fresh, moving, stream);
+    // From here on memory of the new device may be mapped in the region's addresses.
     before.reset();
     replace_chunks(moving, fresh);
   } catch (...) {
     forget_unused();
-    // No memory of the new device is mapped in the region's addresses.
     if (before) strategy = std::move(before);
     throw;
   }

@@ -26,14 +26,14 @@ namespace hipvmm::detail {
 /// with the work that must be done before they are released.
 struct retired_item {
   /// `around` outlives the mappings in it. `passed` is done when nothing uses the chunks any more.
-  /// Without it, the thread of device `waits` waits for all work of `using_devices`.
+  /// Without it, the thread of `device` waits for all work of `using_devices`.
   retired_item(std::shared_ptr<address_range> around, const chunk_cache& destination,
-               std::optional<event> passed, device_list using_devices, device_ref waits)
+               std::optional<event> passed, device_list using_devices, device_ref device)
       : addresses{std::move(around)},
         cache_state{destination.state_},
         mark{std::move(passed)},
         devices{std::move(using_devices)},
-        owner{waits} {}
+        owner{device} {}
 
   /// Unmaps, releases and frees. Refusals of HIP are reported. Then only host memory is left.
   void release() noexcept;
@@ -65,15 +65,17 @@ struct retired_item {
   bool has_reported = false;  // a failure of HIP to wait
 };
 
-/// Takes over `backings`, which are not empty, and has a thread release them: see retired_item.
+/// Takes over `backings`, and has a thread release them, and the addresses if it is their last
+/// owner: see retired_item. If there are no backings, only the addresses wait.
 /// Returns false, nothing done, if that is impossible, such as while the process exits: the caller
 /// must then wait itself.
 [[nodiscard]] bool retire_backings(backing_map& backings, std::shared_ptr<address_range> around,
                                    const chunk_cache& destination, std::optional<event> passed,
                                    device_list using_devices, device_ref owner) noexcept;
 
-/// Frees `allocation` once `mark` and all work of `devices` are done, in a thread of the library,
-/// because hipFree waits for the whole device. Returns false, nothing done, if there is no such
+/// Frees `allocation` once `mark` has passed, or, without a mark or if HIP does not answer for it,
+/// all work of `devices`. A thread of the library does it, because hipFree waits for the whole
+/// device. Returns false, nothing done, if there is no such
 /// thread: then ~device_allocation waits in the caller.
 [[nodiscard]] bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                                      device_list devices) noexcept;
@@ -90,6 +92,7 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 
 [[nodiscard]] std::size_t retired_bytes(device_ref device);
 
+/// How often a piece of retired memory was released.
 [[nodiscard]] std::uint64_t retired_so_far() noexcept;
 
 /// The same, plus the times that idle holders gave memory, to any thread, and that wait_by_free()
@@ -111,9 +114,9 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// descriptors, something can be released, and retry_rounds finds that this may help. The order:
 /// 1) memory that HIP refused to release or to unmap;
 /// 2) the chunks in chunk_cache::shared(), which costs no wait;
-/// 3) idle memory of other holders, for the taker that `asks` names; a holder without idle chunks
-///   may free addresses, and the cache then releases the chunks that these pinned;
-/// 4) retired memory;
+/// 3) idle memory of other holders, for the taker that `asks` names;
+/// 4) retired memory; if that gave none, chunks that a cache has released since the try, as after
+///   a holder without idle chunks has freed the addresses that pinned them;
 /// 5) memory that HIP refused to free, and whose end may wait for a device.
 template <typename Make>
 auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(make()) {

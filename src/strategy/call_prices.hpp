@@ -31,9 +31,11 @@ struct call_prices {
   /// Whether a request that needs old addresses of chunks unmaps the chunks itself. Otherwise it
   /// takes other addresses, which costs up to 2 % more memory.
   [[nodiscard]] bool unmaps_in_requests() const noexcept { return !has_dear_unmaps(); }
-  /// Chunks of one step of a trim. After few, others wait less; of many, one unmap takes several.
+  /// The most chunks that one step of a pool's trim releases, unless very many are idle. If it is
+  /// small, other threads wait less; if it is large, one unmap undoes several.
   [[nodiscard]] std::size_t chunks_of_trim() const noexcept { return has_dear_unmaps() ? 64 : 4; }
-  /// The time that a request may wait for freed memory: as long as a growth would take.
+  /// The time that a request may wait for freed memory: as long as a growth would take, but at
+  /// least 0.5 ms and at most 2 ms.
   [[nodiscard]] std::chrono::nanoseconds patience() const noexcept {
     using namespace std::chrono_literals;
     return std::clamp<std::chrono::nanoseconds>(growth, 500us, 2ms);

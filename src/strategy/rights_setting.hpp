@@ -41,26 +41,28 @@ enum class rights_range {
 };
 
 /// The ranges for which HIP takes rights.
-// ROCm 7.0 to 7.2 take a range only if it is as long as the first mappings of its reservation
-// together, counted in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
-// ggml-org/llama.cpp#23900). Two ranges are that long: all mappings, and any one if all have one
-// size. A call names one if it can, because n calls for all would take n * n / 2 grants, and all
-// only if they get the same rights. On devices that pass the probe a call names all only after a
-// refusal of one, because HIP may refuse one now and then. This may go when no supported release
-// fails the probe tail_access.
+// ROCm 7.0 to 7.2 take a range only if its length is the sum of the sizes of the first mappings of
+// its reservation, some or all, in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
+// ggml-org/llama.cpp#23900). Two ranges always have such a length: all mappings of a reservation,
+// and any one mapping if all have one size. A call names one mapping if it can, because n calls
+// that each name all would take n * n / 2 grants. It names all only if all get the same rights. On
+// devices that pass the probe tail_access it names all only after HIP has refused the one, as HIP
+// does now and then. This work-around may go when no supported release fails that probe.
 struct rights_setting {
   bool takes_any_mapping;  ///< else only one of a reservation with mappings of one size
-  bool takes_runs;         ///< several mappings from the first one on
+  bool takes_runs;         ///< neighbours by one call, as probed from the first of a reservation on
   device_ref refusing;     ///< the first device that does not take any mapping, else the first
   const std::string* why;  ///< the failure that was seen
 
-  /// Whether the first call names the mapping alone. `had_one_size`: of all that ever were there.
+  /// Whether the first call names the mapping alone. `had_one_size`: all mappings that were ever in
+  /// the range had the same size.
   [[nodiscard]] bool begins_with_mapping(bool had_one_size) const noexcept {
     return takes_any_mapping || had_one_size;
   }
   /// The range of the next call, for `bytes` bytes; `there` has all mappings, these included.
   /// - `has_same_rights`: all of them get the same rights.
-  /// - `was_refused`: a call for the mapping alone. `was_released`: retired memory, since then.
+  /// - `was_refused`: HIP has refused a call for the mapping alone. `was_released`: since before
+  ///   that call retired memory was released.
   [[nodiscard]] static rights_range next(const mapped_sizes& there, std::size_t bytes,
                                          bool has_same_rights, bool was_refused,
                                          bool was_released) noexcept {

@@ -55,8 +55,8 @@ struct reserved_addresses {
 /// Reserves and frees so many bytes, in one step. Returns whether it could. Throws: hip_error.
 [[nodiscard]] bool can_reserve(std::size_t bytes);
 
-/// Frees addresses. Returns whether they are free, or were empty. The error handler gets a refusal
-/// if this `reports`; then they are empty if HIP has lost its record of them.
+/// Frees addresses. Returns whether they are free, or were empty. If `reports`, the error handler
+/// gets a refusal. After a refusal `addresses` are empty only if HIP has lost its record of them.
 /// `is_waited_for`: after the last work there, the host waited for each device with access. Only
 /// then does this check whether HIP keeps a record of the freed addresses, because the check takes
 /// from a record that the next command of a stream would release.
@@ -72,7 +72,8 @@ struct reserved_addresses {
 /// none. For ranges that reclaim_pinned() frees for a moment, or that load_checkpoint() must find
 /// free in another process. Throws: as address_reservation.
 [[nodiscard]] address_reservation reserve_private_range(std::size_t bytes);
-/// The next address for reserve_private_range(), each once until all were; null if too many bytes.
+/// The next address for reserve_private_range() or region_aside(): after the last one the first
+/// again; null if `bytes` are more than half of these addresses.
 [[nodiscard]] void* next_aside(std::size_t bytes);
 /// The caller has reserved these itself: next_aside() returns addresses behind them from now on.
 void note_taken_aside(const void* address, std::size_t bytes) noexcept;

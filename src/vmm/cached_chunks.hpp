@@ -39,7 +39,7 @@ struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_ba
   physical_chunk chunk;
   bool is_reusable;
   bool only_while_pinned;
-  bool came_pinned = false;  // and cached_chunks::drop_unpinned() has not found otherwise
+  bool came_pinned = false;  // in cached_chunks::pinned_, until drop_unpinned() moves it
   std::chrono::steady_clock::time_point since;  // when it was recycled
 };
 

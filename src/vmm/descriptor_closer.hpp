@@ -7,7 +7,8 @@ namespace hipvmm::detail {
 /// close may last as long as its sender likes: a TCP socket may linger for hours, a file may be of
 /// a file system that its sender serves, and a socket takes along its queue.
 /// - The caller waits a moment for the close, so that numbers and memory are free when it goes on.
-///   While a close lasts longer nobody waits, and after several such for a minute.
+///   While a close lasts longer, no caller waits; after more than three such closes no caller
+///   waits for a minute.
 /// - No end of the process or of an object waits for such a thread.
 /// - The caller itself closes files in memory (memfd), because nobody else takes part in that, and
 ///   any descriptor in a child of fork(), which has none of the threads.

@@ -25,16 +25,16 @@ struct memory_checkpoint {
 };
 
 /// Writes all memory that carries the tag, and `notes`, into the file `path`. Returns the bytes of
-/// contents. Waits for all work of every device with access, or for `stream` alone, behind which
-/// all work that uses the memory is ordered.
+/// contents. Waits for all work of every device with access, or for `stream` alone, in which all
+/// work that uses the memory is ordered before the call.
 /// - The tag stays awake. As suspend() does, the call releases idle memory of pools and arenas, and
 ///   requests to them throw std::logic_error meanwhile.
 /// - The file is for this user alone. It replaces any file or symbolic link of that name when it is
 ///   complete and on the disk; until then it is path.XXXXXX, which a killed process leaves. It has
 ///   no handles (docs/reference/sleep.md). Contents go through 64 MiB of pinned memory.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (nothing has changed; only if the last step fails, the flush of the folder, with
-/// std::system_error, the file is there): std::logic_error while the tag sleeps;
+/// Throws (nothing has changed, but if the last step failed, the flush of the folder, the file is
+/// there): std::logic_error while the tag sleeps;
 /// std::invalid_argument while `stream` is captured, if a chunk that moved has two addresses, or if
 /// a chunk's device may not read it; unsupported if several slots share memory, or the tag has
 /// memory of several devices; std::system_error, before anything is copied if the disk is full or a

@@ -71,11 +71,11 @@ class region {
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   /// Exports the chunks with a serial greater than `since`, by serial. With the last serial of the
   /// previous list another process adopts only new chunks. A chunk that moved, or whose offset
-  /// rebase() changed, is listed again with a new serial. No list has released chunks: compare with
-  /// chunks(). An exported chunk is never kept in the chunk cache, and trim() does not replace it.
-  /// Cost: a file descriptor each, until the result ends.
-  /// Throws: std::invalid_argument if one was not made with region_options::shareable posix_fd;
-  /// out_of_memory if no descriptor is left.
+  /// rebase() changed, is listed again with a new serial. Lists do not name chunks that were
+  /// released: compare with chunks(). The chunk cache never reuses an exported chunk, and trim()
+  /// does not replace it. Cost: a file descriptor each, until the result ends.
+  /// Throws: std::invalid_argument if one was made without region_options::shareable posix_fd or
+  /// posix_fd_and_fabric; out_of_memory if no descriptor is left.
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
   /// The same as fabric handles. These own no memory: the chunks must live until the other process
   /// has imported them. Throws: std::invalid_argument if a chunk was made without
@@ -87,9 +87,9 @@ class region {
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
 
   /// Has a background thread make the chunk that begins at the end of the last one, of `bytes`
-  /// bytes or as many as fit there. Does nothing while a chunk is ready or under way, while retired
-  /// chunks are mapped in the region, and after a failure until the next call that adds, moves or
-  /// releases chunks.
+  /// bytes or as many as fit there; `bytes` is at most max_bytes(). Does nothing while a chunk is
+  /// ready or under way, while retired chunks are mapped in the region, and after a failure until
+  /// the next call that adds, moves or releases chunks.
   /// - A commit() that reaches the chunk takes all of it, or makes it if the thread has not begun.
   /// - trim(), and decommit() of the last chunk, release it. Until the next call that changes the
   ///   region, another object of the process that lacks memory may get it (idle_memory()).
@@ -119,7 +119,7 @@ class region {
   ///   imported the old one keeps that memory, and no longer shares the bytes.
   /// Pre: `stream` is of a device with access, and no work is submitted before the call returns.
   /// Throws: std::invalid_argument if the range cuts a chunk, or if `to` is a device without
-  /// read_write or a chunk's own rights give none to its device or to `to`; unsupported, with the
+  /// read_write or the rights to a chunk give none to its device or to `to`; unsupported, with the
   /// link, if a device with access does not reach `to`, and if such chunks cannot be there;
   /// out_of_memory.
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
@@ -140,7 +140,8 @@ class region {
 
   /// Sets the right of `device` to all bytes backed now and later; every other right stays.
   /// - ROCm 7.14 to 10.0: waits for work under way that may use the bytes, because it might access
-  ///   wrong pages meanwhile. So may work that other threads submit during the call.
+  ///   wrong pages meanwhile. Work that other threads submit during the call might do that too: the
+  ///   call does not wait for it.
   /// Pre: if `device`, which may be the owner, loses a right, no work of it in flight needs that
   /// right, because HIP removes the right at once and notifies no device.
   /// Throws: as access_map::set.
@@ -184,10 +185,11 @@ class region {
   std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
   /// Releases everything once all work that the devices with access have now is done. The region is
-  /// then as moved from. Waits for these devices only while the process exits or if no thread can
-  /// be started: else a thread of the library does, which ends stream captures under way there with
-  /// an error. Call trim(0, stream) before: then nothing is left to wait for. The error handler
-  /// gets later failures.
+  /// then as moved from. A thread of the library waits for these devices; only while the process
+  /// exits, or if no thread can be started, the call waits itself. The wait ends stream captures
+  /// under way there with an error. There is none after trim(0, stream), except on ROCm 6.1 to 6.4
+  /// if that has not re-reserved the addresses (empty_policy). The error handler gets later
+  /// failures.
   /// Pre: other devices' work that uses the bytes is done, or was submitted by copy_peer_async().
   /// If it is neither, first call trim(0, stream) in its stream.
   void retire() noexcept;
@@ -195,17 +197,17 @@ class region {
   /// Enlarges the reservation to at least `max_bytes` and backs [0, commit_bytes) as commit() does;
   /// both are rounded up. Returns whether base() changed: not if the addresses behind the end are
   /// free and copies may span two reservations. Else maps the same chunks into a larger
-  /// reservation, after it has waited for every device with access, because work in flight uses the
-  /// old base. No byte is copied.
-  /// Throws: std::invalid_argument for a size below the present one, or `commit_bytes` above it; as
-  /// commit().
+  /// reservation too, waits for every device with access, because work in flight uses the old base,
+  /// and unmaps them at the old addresses. No byte is copied.
+  /// Throws: std::invalid_argument if `max_bytes` is below max_bytes(), or `commit_bytes` above
+  /// `max_bytes`; as commit().
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
 
   /// Moves the region to a new reservation without the addresses before offset `from`: the byte at
   /// `from` is then at base(). The reservation has `max_bytes`, or more if the backed bytes need
   /// more. Backs [0, commit_bytes) as commit() does; both sizes are rounded up. Waits for every
   /// device with access. No byte is copied. Throws: std::invalid_argument if something is backed
-  /// before `from`; as extend().
+  /// before `from`, `max_bytes` is zero, or `commit_bytes` is above `max_bytes`; as commit().
   void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
 
   /// Start of the reserved addresses. rebase() changes it, and extend() may, which returns whether

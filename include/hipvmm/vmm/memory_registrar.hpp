@@ -16,7 +16,7 @@ namespace hipvmm {
 struct mapped_memory {
   void* address;                           ///< of its first byte; no two have the same at a time
   std::size_t bytes;                       ///< its size, a multiple of the device's granularity
-  device_ref device;                       ///< that owns the memory; of the host's, that it is for
+  device_ref device;                       ///< as physical_chunk::device()
   memory_location location;                ///< the place of the memory
   ihipMemGenericAllocationHandle* handle;  ///< HIP's handle; two addresses may show one chunk
   handle_type shareable;                   ///< how the chunk can be exported
@@ -29,8 +29,8 @@ struct mapped_memory {
 ///   before it is removed at the first. Memory that move_range() and trim() replace, and that
 ///   suspend() takes and resume() makes, is removed and added.
 /// - Changes of rights are not reported.
-/// - Both functions are called in the thread of the operation, of a request for which an evictable
-///   leaves, or one of the library's; concurrently for different memory.
+/// - The thread of the operation calls both functions, or the thread of a request that evicts the
+///   memory, or a thread of the library; several may call them at a time, for different memory.
 /// - They may call HIP and other libraries, and allocate memory of the host. They must not use the
 ///   object that owns the memory, nor wait for a thread that does, because a pool may hold a lock;
 ///   nor wait for other processes.
@@ -40,9 +40,9 @@ class memory_registrar {
   virtual ~memory_registrar() = default;
 
   /// `memory` is mapped with all rights of the object, and no caller has received it. Throws: any
-  /// std::exception. The growth then fails with it and changes nothing. If an operation failed
-  /// before, and memory stays that HIP does not unmap, the error handler gets the exception, and
-  /// the memory stays without registration.
+  /// std::exception. The growth then fails with it and changes nothing. If the library adds memory
+  /// back after an operation that failed, because HIP did not unmap it or it was mapped again, the
+  /// error handler gets the exception, and the memory stays without registration.
   virtual void add(const mapped_memory& memory) = 0;
   /// The library unmaps `memory` next. The work that it waits for has passed.
   virtual void remove(const mapped_memory& memory) noexcept = 0;

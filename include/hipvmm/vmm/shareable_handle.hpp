@@ -21,8 +21,8 @@ class shareable_handle {
   /// handle_type::posix_fd; out_of_memory when the process has no descriptor left; hip_error.
   explicit shareable_handle(physical_chunk& chunk);
   /// Takes ownership of a descriptor received from another process. The sender must pass along the
-  /// chunk's size, `bytes`, because HIP cannot derive it. The destructor does not wait for the
-  /// close, which a foreign descriptor can make last.
+  /// chunk's size, `bytes`, because HIP cannot derive it. The destructor waits a moment at most
+  /// for the close, which a foreign descriptor can make last.
   shareable_handle(int descriptor, std::size_t bytes) noexcept
       : descriptor_{descriptor}, bytes_{bytes}, is_received_{true} {}
   ~shareable_handle();

@@ -130,7 +130,8 @@ void return_pinned_memory(region& of) noexcept;
 /// chance (reserve_private_range()), if there are any.
 [[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
                                   const region_options& options);
-/// Begins at `address`, with all of `max_bytes`. Throws: as region_state's.
+/// A region that begins at `address`, with all of `max_bytes`. Throws: as the constructor of
+/// region_state.
 [[nodiscard]] region region_at(void* address, device_ref device, std::size_t max_bytes,
                                const region_options& options);
 

@@ -23,7 +23,7 @@
 namespace hipvmm {
 namespace {
 
-/// So long a use lets requests that wait for the memory go first.
+/// A use lets requests that wait for the memory go first, for this time at most.
 constexpr std::chrono::milliseconds use_patience{1000};
 
 /// The right of one evictable to evict the memory of a tag.
@@ -88,7 +88,7 @@ struct evictable::state final : detail::idle_holder {
           filled->record(stream);
       } catch (...) {
         const detail::relaxed_captures others;
-        ++open;  // never evicted, unless the work has ended
+        ++open;  // stays if the wait below throws: then the memory is never evicted
         claimed.tag.state()->let_evict(false);
         stream.synchronize();
         --open;

@@ -26,11 +26,11 @@ class host_bytes {
     return (one.pageable ? one.pageable.get() : static_cast<std::byte*>(one.pinned.get())) +
            (offset - one.start);
   }
-  /// Bytes from `offset` to the end of its block, and from the start of its block to `end`; if no
-  /// block is there, the greatest number.
+  /// Bytes from `offset` to the end of its block; if no block is there, the greatest number.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     return offset < end() ? block_of(offset)->end - offset : no_bound;
   }
+  /// Bytes from the start of the block with byte `end` - 1 to `end`; if there is none, the same.
   [[nodiscard]] std::size_t longest_before(std::size_t end) const noexcept {
     return end <= this->end() ? end - block_of(end - 1)->start : no_bound;
   }

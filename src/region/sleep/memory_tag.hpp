@@ -87,7 +87,8 @@ struct chunks_that_stay_mapped {
 ///   bytes_to_evict()     held_bytes, staying                       nothing
 ///   a carrier is made    begin_asleep, if the tag sleeps
 ///
-/// `be_awake` and `stay_asleep` go backwards, from the carrier whose step has failed.
+/// After a failure `be_awake` and `stay_asleep` are called for every carrier of which
+/// prepare_to_sleep, or map_for_resume, was called.
 /// (*) Not in evict(), nor if a stream is given: the tag waits for that instead.
 /// (+) Not if some contents are on the device alone: all stays mapped, and a later resume() goes on
 /// behind map_for_resume().
@@ -151,8 +152,9 @@ void require_awake_at(const void* address, const char* function);
 /// Shared by copies of a memory_tag. Calls that change carriers have the turn, one at a time.
 class tag_state {
  public:
-  /// A point after some copies of one member: in suspend() those of memory below `end`; in resume()
-  /// those of all saved bytes before the offset `until`, known by `jobs` alone.
+  /// A point after some copies of one member: in suspend() those of memory from the next mark's
+  /// `end` to this one's, because copies go downwards; in resume() those of all saved bytes before
+  /// the offset `until`, without `events`.
   struct copies_mark {
     const std::byte* end;
     std::vector<event> events;

@@ -170,7 +170,7 @@ void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
       slow.jobs.add([&to = slow.files, &file = each.file, device, from, bytes, offset] {
         to.save(device, from, bytes, file, offset);
       });
-      // It is written when its buffer serves the next copy but one.
+      // The piece is in the file after the next job but one, which takes the same buffer.
       each.marks.push_back({from + bytes, {}, slow.jobs.added() + 2});
     });
   }

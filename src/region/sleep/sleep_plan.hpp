@@ -23,8 +23,9 @@ class sleep_plan {
   }
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
-  /// Whether suspend() waits for work that may use the memory; if not, none does. If released
-  /// memory still waits for work, a region then refuses, and a pool keeps it.
+  /// Whether suspend() waits for work that may use the memory. If it does not, no work uses the
+  /// memory; if released memory still waits for work, a region then refuses to sleep, and a pool
+  /// keeps that memory.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
   [[nodiscard]] const char* function() const noexcept {

@@ -24,7 +24,7 @@ struct idle_request {
   std::size_t bytes = 0;  ///< missing; ask_idle_holders() uses the shortage's if they are more
   /// The end of a holder's wait for work that still uses free memory.
   std::chrono::steady_clock::time_point deadline = {};
-  /// The end of the request's wait, between calls of holders, until contents can be evicted.
+  /// Until then the request waits, in no call of a holder, for work on contents to be evicted.
   std::chrono::steady_clock::time_point evicts_until = {};
   /// Gets idle chunks of `chunk_bytes` and `shareable` as they are; null: all are released.
   chunk_cache* taker = nullptr;
@@ -49,7 +49,8 @@ class idle_holder {
   /// Gives away about `wanted.bytes` bytes that nothing uses, or fewer. Called by any thread, with
   /// the lock of the membership. It takes no lock that a request has while it asks.
   virtual given_memory give_idle(const idle_request& wanted) = 0;
-  /// The most bytes that give_idle() could give, as far as known without trying; called as that.
+  /// The most bytes that give_idle() could give, as far as known without trying. Called under the
+  /// same lock.
   [[nodiscard]] virtual std::size_t idle_bytes() = 0;
   /// As idle_bytes(), once all work under way has ended.
   [[nodiscard]] virtual std::size_t idle_bytes_when_done() { return idle_bytes(); }
@@ -77,7 +78,8 @@ class idle_membership {
   void note_use() noexcept;
   /// Whether a request waits for work that uses evicted holders, as `evicts_until` allows.
   [[nodiscard]] bool is_awaited() const noexcept;
-  /// Whether the calling thread has a lock, or is in give_idle() or idle_bytes() of the holder.
+  /// Whether the calling thread has a lock, or is in a call of the holder by ask_idle_holders() or
+  /// give_idle_memory().
   [[nodiscard]] bool is_of_caller() const noexcept;
 
   /// While one lives, no other thread gives the holder's memory away. If its thread asks others

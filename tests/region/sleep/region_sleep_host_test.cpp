@@ -345,5 +345,28 @@ TEST_CASE("sleep: a capture that forbids to wait for the devices leaves all awak
 
 TEST_SUITE_END();
 
+TEST_CASE_FIXTURE(sleeping_regions,
+                  "suspend: contents that their device may not read are refused") {
+  first.set_access(0, unit, {{first_device, access_right::none}});
+  CHECK_THROWS_WITH_AS(suspend(tag, keep::contents), doctest::Contains("at offset 0 of"),
+                       std::invalid_argument);
+  first.grant(first_device);
+  check_awake();
+}
+
+TEST_CASE_FIXTURE(sleeping_regions, "suspend: maps again what a failed decommit left unmapped") {
+  {
+    const planned_faults faults{
+        "hipMemUnmap nth=2 error=hipErrorUnknown; hipMemMap nth=1 error=hipErrorUnknown"};
+    CHECK_THROWS_AS(first.decommit(0, 2 * unit), hip_error);
+  }
+  SUBCASE("as contents") { suspend(tag, keep::contents); }
+  SUBCASE("as memory that stays") {
+    suspend(tag, keep::contents, {.ranges = {{first.base(), 2 * unit, keep::mapped}}});
+  }
+  resume(tag);
+  check_awake();
+}
+
 }  // namespace
 }  // namespace hipvmm::test

@@ -19,7 +19,7 @@ struct evictable_options {
   /// Lower ones are evicted first, and of one priority the least recently used.
   int priority = 0;
   /// The place of evicted contents, and ranges treated otherwise; no stream. `pinned_kept` keeps a
-  /// copy: an eviction after which nothing was written copies nothing.
+  /// copy: if nothing was written since the last return, an eviction copies nothing.
   suspend_options storage{sleep_storage::pinned_kept};
   /// If set, evictions keep nothing, and `fill` writes the contents by work in the stream each time
   /// memory has returned. It may make calls that need the memory; use(), done() and prefetch() of
@@ -45,7 +45,7 @@ struct evictable_statistics {
 ///   it are between use() and done(): else such calls throw std::logic_error. Other calls wait for
 ///   an eviction under way in another thread.
 /// - No eviction waits for work: memory goes only if all work before each done() has ended. The
-///   first one pins `storage`, unless prepare_suspend() did.
+///   first eviction pins memory for `storage`, unless prepare_suspend() did.
 /// - Memory that cannot sleep (suspend()) stays; statistics() has the reason.
 /// - suspend() and resume() of the tag may be called too; use() wakes it.
 /// - Thread-safe, but for moves. In a child of fork() all throw unsupported.

@@ -17,7 +17,7 @@ class tag_state;
 enum class tag_phase {
   awake,           ///< the memory is there
   falling_asleep,  ///< suspend() is under way, and may yet fail
-  asleep,          ///< the devices have the memory, its addresses stay
+  asleep,          ///< the memory was released to the devices, its addresses stay
   waking,          ///< resume() is under way, and may yet fail
 };
 
@@ -66,7 +66,8 @@ class memory_tag {
 };
 
 /// Releases all memory that carries the tag to the devices and keeps its addresses. Returns the
-/// bytes; 0 if the tag sleeps already. Waits for work (suspend_options::stream). Releases chunks
+/// bytes; 0 if the tag sleeps already, but a tag that a failed call left asleep with memory on the
+/// devices is woken first. Waits for work (suspend_options::stream). Releases chunks
 /// made ahead too, and all chunks of these devices that the regions' chunk caches keep.
 /// - Until resume() calls that need the memory throw std::logic_error, and work that uses its
 ///   addresses fails on the device, but for chunks that stay. Sizes count all that is backed after
@@ -81,7 +82,8 @@ class memory_tag {
 /// resume() maps it):
 /// - std::invalid_argument if a region has a chunk that others may use (exported, imported,
 ///   retained), or that is mapped at two addresses; if contents are kept and the device of a chunk
-///   has read_write neither to it nor by the region's rights; while the stream is captured; for a
+///   has no right to it, or read_write neither to it nor by the region's rights; while the stream
+///   is captured; for a
 ///   range that is null, empty, overlaps another, is not backed memory of one object of the tag, or
 ///   has a part of a chunk that is mapped at several addresses.
 /// - unsupported if the memory would not return, or HIP could not map it again, as beside some
@@ -104,8 +106,9 @@ std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
 /// Pre: no other thread uses the regions, vectors and arenas of the tag, nor, if ranges are named,
 /// its pools. Work may use the memory.
 /// Throws (the tag has the host memory that it had): std::invalid_argument for other storage, and
-/// for ranges as suspend(); std::logic_error while the tag sleeps; std::bad_alloc; out_of_memory,
-/// hip_error, which name all bytes that were to be pinned.
+/// for a range that is null, empty, overlaps another, or is not in the addresses of one object of
+/// the tag (suspend() checks the rest); std::logic_error while the tag sleeps; std::bad_alloc;
+/// out_of_memory, hip_error, which name all bytes that were to be pinned.
 std::size_t prepare_suspend(const memory_tag& tag, keep what, const suspend_options& options = {});
 
 /// Backs all memory of the tag again by new chunks, at the same addresses, with the same sizes,
