@@ -131,11 +131,12 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
                            std::chrono::milliseconds patience) {
   constexpr int most_children = 5;
   std::string asked = ",";
-  for (const probe& each : all_probes())
-    if (!each.is_open(found)) asked.append(each.name).append(",");
   std::string silent = ",";  // probes in which a process was silent: each is asked once more
   std::string before;
-  for (int broke = 0; broke < most_children;) {
+  int broke = 0;
+  for (int children = 0; broke < most_children && children < 2 * most_children; ++children) {
+    for (const probe& each : all_probes())
+      if (!each.is_open(found) && !lists(asked, each.name)) asked.append(each.name).append(",");
     try {
       conversation talk{device, found, program, asked};
       const conversation::result came = talk.hold(silent == "," ? patience : 2 * patience);
@@ -156,8 +157,6 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
                                              : std::string{}),
                     came);
       asked.append(broken.name).append(",");
-      for (const probe& each : all_probes())
-        if (!each.is_open(found) && !lists(asked, each.name)) asked.append(each.name).append(",");
     } catch (const std::system_error& error) {
       return std::string{"no process could be started for probes: "} + error.what();
     } catch (const std::invalid_argument& error) {
@@ -169,7 +168,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
   for (std::size_t i = 0; i < trait_count; ++i)
     if (found.persistences[i] == persistence::open)
       found.set(static_cast<trait>(i), finding::unknown,
-                "not probed: " + std::to_string(most_children) +
+                "not probed: " + std::to_string(broke) +
                     " processes that probed ended one after another",
                 persistence::passing);
   return {};
