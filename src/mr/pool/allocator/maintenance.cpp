@@ -109,10 +109,6 @@ void maintenance::detach_old_addresses(Predicate is_over, unmap_records& going) 
 }
 
 bool maintenance::unmap_old_addresses() {
-  const auto left_mapped = [this] {
-    return backing_.old_mappings.size() + backing_.refused.size();
-  };
-  const std::size_t before = left_mapped();
   unmap_records going;
   going.swap(backing_.refused);
   std::exception_ptr failed;
@@ -123,7 +119,7 @@ bool maintenance::unmap_old_addresses() {
   }
   if (!going.empty()) static_cast<void>(release(going));
   if (failed) std::rethrow_exception(failed);
-  return left_mapped() < before;
+  return !going.empty();  // without those that HIP refused
 }
 
 std::size_t maintenance::release(unmap_records& going, chunk_gift* gift) {
@@ -243,7 +239,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
     const auto is_asked = [gift](const idle_chunk& each) {
       return gift != nullptr && each.bytes == gift->asked.chunk_bytes;
     };
-    // The newest first, because the old ones are at addresses in the order of their creation.
+    // The newest first: the old ones stay, which are mostly neighbours in the order of creation.
     std::ranges::sort(found, std::greater<>{}, [&](const idle_chunk& each) {
       return std::pair{is_asked(each), each.order};
     });

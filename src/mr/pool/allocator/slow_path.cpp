@@ -80,7 +80,7 @@ bool slow_path::wait_for_memory() {
   constexpr int most_scans = 64;
   const auto& refused = pass_.refused;
   if (refused && !std::exchange(is_memory_short_, true)) return true;
-  // Whether the scan saw all free memory.
+  // Whether the scan saw all free memory. Read here, because the calls below leave the lock.
   const bool was_whole =
       !pass_.missed_a_run && turn_.times_away() == pass_.times_away && !turn_.are_others_away();
   // The pool may lack addresses that old mappings of moved chunks still occupy.
@@ -268,9 +268,14 @@ bool slow_path::wait_for(const blocks& taken) {
 
 bool slow_path::make_user_wait(const blocks& taken) {
   if (!user_.is_stream()) return wait_for(taken);
+  bool is_behind_others = false;
   for (const block* const one : taken) {
     stream_state& owner = owner_of(*one);
-    if (blocks_.with_lock([&] { return is_in_order(*one); })) continue;
+    const bool is_ordered = blocks_.with_lock([&] {
+      if (&owner != &user_ && !owner.has_passed(one->epoch)) is_behind_others = true;
+      return is_in_order(*one);
+    });
+    if (is_ordered) continue;
     if (waited_ && !(owner.is_stream() && blocks_.reuse.allow_internal_dependencies)) {
       if (!wait_for({const_cast<block*>(one)})) return false;
       continue;
@@ -281,7 +286,8 @@ bool slow_path::make_user_wait(const blocks& taken) {
     const state_lock lock{blocks_.mutex};
     user_.add_dependency(owner, known->epoch);
   }
-  return renew_user_fence();
+  // Own memory adds no work that the newest fence must cover, and passed memory needs no fence.
+  return !is_behind_others || renew_user_fence();
 }
 
 bool slow_path::renew_user_fence() {
@@ -292,6 +298,8 @@ bool slow_path::is_usable(const block& one) const {
   if (one.state != block_state::free) return false;
   const stream_state& owner = owner_of(one);
   if (&owner == &user_ || owner.is_idle()) return true;
+  // No fence of the stream could cover the work that it is ordered after.
+  if (is_without_fence(user_)) return owner.has_passed(one.epoch);
   if (blocks_.reuse.follow_event_dependencies && user_.thread() == 0 &&
       user_.depends_on(owner, one.epoch))
     return true;

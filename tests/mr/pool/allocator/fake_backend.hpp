@@ -99,6 +99,9 @@ class hand_driven_streams final : public mr::pool::fence_source {
   void set_captured(std::size_t stream, bool captured) { streams_[stream].captured = captured; }
   [[nodiscard]] bool is_captured(std::size_t stream) const { return streams_[stream].captured; }
 
+  bool all_may_vanish = false;
+  [[nodiscard]] bool may_vanish(stream_ref) const override { return all_may_vanish; }
+
   /// Called when the host waits for a mark.
   std::function<void()> when_waited = [] {};
   std::uint64_t marks = 0;

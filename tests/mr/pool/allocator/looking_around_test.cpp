@@ -54,9 +54,9 @@ class full_walk {
     const std::size_t at = index_.aligned(run.offset, wanted_.alignment);
     candidate& best = found.free_run;
     if (at + wanted_.bytes > end) return;
-    if (best.first != nullptr && best.map_room <= end - run.offset) return;
+    if (best.first != nullptr && best.run_bytes <= end - run.offset) return;
     best = {&run, at};
-    best.map_room = end - run.offset;
+    best.run_bytes = end - run.offset;
   }
   const block* add_gap(block& first, block* run) {
     candidate here{&first, index_.aligned(first.offset, wanted_.alignment), &first};
@@ -102,6 +102,7 @@ void check_same(const candidate& a, const candidate& b) {
   REQUIRE(a.map_at == b.map_at);
   REQUIRE(a.map_bytes == b.map_bytes);
   REQUIRE(a.map_room == b.map_room);
+  REQUIRE(a.run_bytes == b.run_bytes);
 }
 
 void check_same_scan(const block_index& index, const request& wanted) {

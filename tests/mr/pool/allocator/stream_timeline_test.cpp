@@ -120,4 +120,15 @@ TEST_CASE("pool: what a thread's default stream gains is in order for all others
   pool.take(2, 1 * MiB);
 }
 
+TEST_CASE("pool: a stream that may vanish, and whose capture has just begun, is served") {
+  pool_of pool;
+  pool.streams.all_may_vanish = true;
+  pool.take_freed(1, 2 * MiB);
+  pool.streams.set_captured(0, true);
+  const auto at = pool.all.allocate(pool.state(0), {4 * MiB, 256});
+  REQUIRE(at);
+  // Asked for the miss and, if that needs it, once more: the request does not ask on and on.
+  CHECK(pool.streams.marks <= 2);
+}
+
 }  // namespace hipvmm::mr::pool
