@@ -33,7 +33,7 @@ struct pool_snapshot {
   std::uint64_t pool;      ///< event_id() of the pool
   int device;              ///< ordinal
   std::int64_t time_ns;    ///< of std::chrono::steady_clock
-  std::uintptr_t address;  ///< of the pool's reservation; 0 on slabs of hipMalloc
+  std::uintptr_t address;  ///< of the pool's reservation; 0 on slabs, of an upstream too
   std::size_t address_bytes;
   std::vector<segment> segments;
 

@@ -43,8 +43,8 @@ struct pool_statistics : pool_usage {
   std::uint64_t chunks_created;
   std::uint64_t chunks_moved;
   std::uint64_t callbacks;  ///< calls of the out-of-memory callback
-  /// Requests served, by pool_source. Requests served by a thread's cache count as the refills of
-  /// that cache.
+  /// Requests served, by pool_source. A request that a thread's cache serves is not counted; each
+  /// refill of a cache is, by the sources of its memory.
   std::array<std::uint64_t, pool_source_count> served;
   struct stream_share {
     stream_ref stream;

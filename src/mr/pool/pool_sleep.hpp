@@ -110,7 +110,8 @@ class pool_sleep final : detail::sleep_participant {
   void apply_rights() override { participant().apply_rights(); }
   void finish_waking() noexcept override { participant().finish_waking(); }
 
-  /// A release of all memory with its addresses replaces the region.
+  /// Looked up for each call, because a trim that releases all memory with its addresses replaces
+  /// the region.
   [[nodiscard]] detail::sleep_participant& participant() const {
     return detail::sleep_participant_of(memory_.chunk_region());
   }

@@ -78,7 +78,8 @@ void* pool_state::serve(const pool::request& wanted, Allocate allocate) {
       supply.bring(needed, device);
       continue;
     }
-    // Idle memory that cannot move, as slabs of other sizes, is released for new memory.
+    // Idle slabs and chunks that do not serve the request are released. The next round creates
+    // memory of the size that it needs.
     const bool has_released = detail::report_exceptions([&] {
       return wanted.alignment <= address_bytes &&
              allocator.may_release_serve(wanted.bytes, memory->available().bytes) &&
@@ -247,13 +248,12 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   // No allocation has another size; the sums of sizes beyond would overflow.
   const bool is_possible = bytes != 0 && bytes <= maximum;
   const std::size_t held = is_possible ? in_units(bytes) : 0;
+  const bool makes_fence = user.thread() != 0 || user.newest_fence().is_made_by_frees();
   bool taken = false;
-  if (!is_possible) {
-    // Refused below.
-  } else if (user.thread() == 0 && !user.newest_fence().is_made_by_frees()) {
+  if (is_possible && !makes_fence) {
     if (is_captured(user)) return refused(pool::captured_stream);
     taken = allocator.deallocate(user, *offset, held);
-  } else {
+  } else if (is_possible) {
     try {
       taken = allocator.deallocate_and_record(user, *offset, held);
     } catch (const std::invalid_argument& captured) {

@@ -77,8 +77,8 @@ struct pool_state {
     const scoped_device own{device};  // a thread has such a stream on each device
     return detail::is_captured(stream);
   }
-  // Functions of each request take an optional stream by reference: one in registers stalls,
-  // because its parts are stored one by one and loaded at once.
+  // Functions that each request calls take an optional stream by reference: an optional that is
+  // passed in registers stalls, because its parts are stored one by one and loaded at once.
   /// Without a stream, memory that any stream may use at once.
   void* allocate(const std::optional<stream_ref>& stream, std::size_t bytes,
                  std::size_t alignment) {
@@ -124,8 +124,8 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// Returns false, after a report, if none was deallocated. Without a stream it waits for all
-  /// work.
+  /// Returns false, after a report, if nothing was deallocated. Without a stream the memory is
+  /// reused after all present work; the call does not wait.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes);
   bool deallocate(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes) {
@@ -166,7 +166,8 @@ struct pool_state {
   void expect_all_devices();
   /// Reports memory that is still allocated; returns false if there is some.
   bool ends_unused() noexcept;
-  /// The end of the backend waits for the devices with access.
+  /// Waits for devices without access whose streams freed memory, or for all if these are unknown.
+  /// The backend releases its memory only after the work of the devices with access.
   void wait_for_devices_without_access() noexcept;
   /// Reports as ends_unused(), and waits for all work that may still use the memory.
   void finish() noexcept;

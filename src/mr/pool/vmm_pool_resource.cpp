@@ -168,8 +168,8 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
           [&] { given += allocator.trim(bytes_to_keep, wanted.deadline, to); });
       given = std::max(given, gift.moved);
     };
-    // If addresses pin memory, this pool's would pin a chunk that moved, of no use to requests for
-    // other sizes.
+    // If addresses pin memory, this pool's addresses would pin a chunk that the taker got, and the
+    // chunk would serve no request for another size.
     if (memory->traits.returns_memory)
       trim(std::max(floor, held - std::min(held, wanted.bytes)),
            wanted.taker == nullptr ? nullptr : &gift);

@@ -49,8 +49,8 @@ struct pool_options {
   ///   slab of hipMalloc holds a whole request of any size.
   std::size_t largest_chunk = 0;
   /// True: the program calls forget_stream() before it destroys a stream that is no hipvmm::stream.
-  /// CUDA does not allow the handle of a destroyed stream: its driver may crash if the call is
-  /// missing.
+  /// CUDA allows no call with the handle of a destroyed stream: its driver may crash if the program
+  /// omits forget_stream().
   /// False: once another stream has needed memory of such a stream, each deallocation in it records
   /// an event there, because the stream may be destroyed afterwards.
   /// No effect on AMD, because its HIP refuses such handles.

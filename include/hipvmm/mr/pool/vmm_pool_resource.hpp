@@ -29,7 +29,9 @@ namespace hipvmm::mr {
 /// - Threads and streams: any number may use it. Default streams are those of its device. Streams
 ///   of other devices may free memory too, even without access to it.
 /// - Waiting: a request may wait for the GPU only if the limit or the device leaves no other
-///   source. Other threads do not wait with it.
+///   source, or to move chunks in use: on a per-thread default stream, or if a chunk cannot have
+///   two addresses.
+///   allocate_sync() also waits for freed memory. Other threads do not wait with it.
 /// - Without virtual memory: it suballocates slabs of hipMalloc, which neither move nor merge. Then
 ///   alignments above 2 MiB and rights other than read_write are unsupported.
 /// - Destruction: releases all memory, allocated blocks too, after the work of the devices with
@@ -58,8 +60,8 @@ class vmm_pool_resource final : public memory_resource {
   /// The same holds for memory passed to deallocate_sync().
   void deallocate(void* pointer) noexcept;
   /// As deallocate() in `stream`. Returns false for nullptr, and in a child of fork(); false, after
-  /// a report to the error handler, if `pointer` and `bytes` are no allocation of the pool or
-  /// `stream` is being captured.
+  /// a report to the error handler, if `pointer` and `bytes` are no allocation of the pool, or if
+  /// the pool detects that `stream` is being captured.
   bool try_deallocate(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
   /// Declares: an event was recorded on `other` after all pool calls made there so far, and
@@ -150,7 +152,8 @@ class vmm_pool_resource final : public memory_resource {
   /// The first members of statistics(), without a HIP call or a visit of all free memory: for
   /// frequent calls, and for the exit of a process, when HIP may have ended.
   [[nodiscard]] pool_usage usage() const;
-  /// Of an allocation, free memory or no memory. Makes no HIP call.
+  /// Whether `address` is one of the pool's addresses, even of free memory or without memory. Makes
+  /// no HIP call.
   [[nodiscard]] bool contains(const void* address) const noexcept;
   /// Omits blocks that another thread is changing or waiting for. Cost: visits all blocks with the
   /// pool's locks held.

@@ -23,7 +23,7 @@ enum class block_state : unsigned char {
   unmapped,  ///< addresses without memory
   free,      ///< memory in the tree of its owner
   used,      ///< memory of a caller, or of a thread's cache
-  leaving,   ///< old address of a chunk that has moved, until its owner has passed its epoch
+  leaving,   ///< old address of a chunk that has moved, until block::owner has passed block::epoch
   busy,      ///< between two of the others: one thread works on it without the state lock
 };
 

@@ -236,7 +236,7 @@ void block_allocator::reserve(std::size_t bytes) {
 }
 
 void block_allocator::begin_sleep(const std::string& refusal) noexcept {
-  // A request would find memory in a cache.
+  // Caches keep nothing from now on, because a request that a cache serves is not refused.
   ++blocks_.waiting_requests;
   const state_lock lock{blocks_.mutex};
   blocks_.refusal = &refusal;
@@ -259,7 +259,7 @@ void block_allocator::release_idle(const char* function, bool may_wait) {
   // Blocks in transit reach the index soon.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
   backing_turn turn{backing_.turns};
-  // If another request waited for one of this thread, the wait below would not end.
+  // The other request may wait for a request that this thread serves: the wait below would not end.
   if (!may_wait && turn.do_others_wait())
     throw std::invalid_argument{std::string{function} + ": a request of " + name_of_pool(base()) +
                                 " waits for memory: it can be evicted when that has ended"};

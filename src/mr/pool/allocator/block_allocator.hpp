@@ -63,9 +63,9 @@ class block_allocator {
   [[nodiscard]] stream_state& idle() noexcept { return blocks_.streams.idle(); }
   [[nodiscard]] stream_state& all_streams() noexcept { return blocks_.streams.all_streams(); }
 
-  /// Allocates whole units; nullopt if memory is lacking. Pre: for a graph, which may use the
-  /// memory in any stream, `user` is idle(). Throws: out_of_memory, hip_error of the backend and of
-  /// fences.
+  /// Allocates whole units; nullopt if the limit or the addresses leave no place. Pre: for a graph,
+  /// which may use the memory in any stream, `user` is idle(). Throws: out_of_memory if the backend
+  /// refused memory; hip_error of the backend and of fences; std::logic_error while asleep.
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
   /// Returns false, with nothing done, unless `bytes` are in use at `offset`.
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
@@ -98,7 +98,8 @@ class block_allocator {
       static_cast<void>(blocks_.small_blocks.to_caller(cached, block_class, user.state->id()));
     return cached;
   }
-  /// When the cache has no block. Deallocation also returns false for memory that is no such block.
+  /// Allocates a block if the cache has none. deallocate_small_block() returns false, with nothing
+  /// done, unless a caller has a block of that class at `offset`.
   [[nodiscard]] std::optional<std::size_t> allocate_small_block(const cache_user& user,
                                                                 std::size_t class_index,
                                                                 slab_supply* supply = nullptr);
@@ -119,8 +120,9 @@ class block_allocator {
   /// Frees all memory in caches. Throws: std::bad_alloc.
   void empty_all_caches();
 
-  /// Deallocates and makes a fence at once, if later calls cannot make one: in a per-thread stream,
-  /// or if frees make the newest fence. Throws: std::invalid_argument while the stream is captured.
+  /// As deallocate(), after it has made a fence, because later calls cannot make one: the stream is
+  /// a per-thread stream, or its frees make the newest fence. Throws: std::invalid_argument while
+  /// the stream is captured; as fence_source::fence_for.
   bool deallocate_and_record(stream_state& user, std::size_t offset, std::size_t bytes);
   struct allocation {
     std::size_t bytes;

@@ -51,6 +51,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
       throw;
     }
     if (count == 0) return one;
+    // To the cache, because the caller gets the lowest block of the batch.
     static_cast<void>(deallocate_small_block(user, class_index, *one));
   }
   // The lowest address for the caller; the others follow in the order of addresses.

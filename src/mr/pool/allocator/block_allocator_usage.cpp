@@ -63,8 +63,8 @@ class free_memory_scan final : block_filter {
   }
   /// The longest run of addresses without memory and idle memory.
   [[nodiscard]] std::size_t largest_place() const;
-  /// The largest request, up to `most` bytes, that moves and `fresh` new chunks serve, of those
-  /// that it tried. Pre: free memory serves `served` bytes without a move.
+  /// Tries requests of up to `most` bytes, and returns the largest that moves of chunks and the
+  /// memory of `fresh` serve. Pre: free memory serves `served` bytes without a move.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
   /// The largest request if the pool releases all idle chunks, and creates chunks from these and
@@ -309,7 +309,8 @@ allocator_statistics block_allocator::usage_snapshot(std::optional<new_memory> f
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
   if (memory.traits.moves_chunks && memory.traits.returns_memory) {
-    // Chunks are larger mostly, so more may fit if their number is limited.
+    // Most new chunks are larger than this, so a limited number of chunks may hold more than
+    // `most_created`.
     constexpr std::size_t small_chunk = 2 * MiB;
     const std::size_t most_created =
         fresh->chunks < blocks_.limit / small_chunk ? fresh->chunks * small_chunk : blocks_.limit;

@@ -46,7 +46,8 @@ class block_index {
   [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
     return ((base() + offset + alignment - 1) & ~(alignment - 1)) - base();
   }
-  /// Makes the next `count` cuts and the next make_used() unable to fail. Throws: std::bad_alloc.
+  /// Makes the next `count` cuts unable to fail, and the table of used blocks large enough for as
+  /// many more. Throws: std::bad_alloc.
   void prepare_for(std::size_t count);
   /// Cuts in reserve for each growth: slow_path::finish() makes up to three and must not allocate.
   static constexpr std::size_t kept_spare = 3;
@@ -68,8 +69,9 @@ class block_index {
   /// Makes [at, at + bytes) of a free block busy; the rest stays free.
   block& take(block& from, std::size_t at, std::size_t bytes) noexcept;
   void take_whole(block& from) noexcept;
-  /// Makes the free blocks of [begin, end) busy, from `first` on, cut to that range, and adds them
-  /// to `claimed`. Throws: std::bad_alloc; then nothing changed.
+  /// Makes the free blocks of [begin, end) busy, cut to that range, up to the first that is not
+  /// free, and adds them to `claimed`. `first`: a block at or before `begin`. Throws:
+  /// std::bad_alloc; then nothing changed.
   void claim(block& first, std::size_t begin, std::size_t end, blocks& claimed);
   // Busy to free, in the tree of its owner, merged with neighbours.
   void make_free(block& loose) noexcept;

@@ -24,7 +24,8 @@ class maintenance {
   /// Makes memory idle that streams freed and have passed; false if there is none. Does nothing
   /// without pool_reuse::allow_opportunistic, unless `is_forced`.
   bool collect_reusable(const stream_timeline::state_list& states, bool is_forced);
-  /// Also those that HIP refused to unmap before. Returns whether any were unmapped.
+  /// Unmaps the old addresses that no work uses, and those that HIP refused to unmap before.
+  /// Returns whether any were unmapped.
   bool unmap_old_addresses();
   /// Waits for work on freed memory. Adds streams in a capture to `without_fence`, if not null.
   void wait_for_streams(const stream_timeline::state_list& states,

@@ -12,10 +12,11 @@
 
 namespace hipvmm::mr::pool {
 
-/// The newest fence of a stream that may vanish (fence_source::may_vanish). HIP gets such a stream
-/// only in calls of the pool that got it. So once another stream has needed its memory, each free
-/// in it makes this fence first. The fence covers all that was freed in the stream until the next
-/// free. Memory freed without one needs a fence for all devices. Thread-safe, by a lock of its own.
+/// The newest fence of a stream that may vanish (fence_source::may_vanish). The pool names such a
+/// stream to HIP only in calls that were given the stream. So once another stream has needed its
+/// memory, each free in it makes this fence first. The fence covers all that was freed in the
+/// stream until the next free. Memory freed without one needs a fence for all devices. Thread-safe,
+/// by a lock of its own.
 class newest_fence {
  public:
   [[nodiscard]] bool is_made_by_frees() const noexcept {
@@ -49,7 +50,8 @@ class newest_fence {
     covered_ = covered;
     return true;
   }
-  /// Pre: nothing uses memory freed in the last stream.
+  /// The state serves another stream from now on. Pre: nothing uses memory freed in the previous
+  /// stream, so the fence, which stays, has passed.
   void begin_anew() noexcept {
     const std::lock_guard lock{mutex_};
     covered_ = without_fence_;

@@ -22,17 +22,19 @@ constexpr std::size_t smallest_share = 2 * MiB;
 constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
 constexpr std::size_t largest_cut = 256 * MiB;
-/// A growth is rounded up to 1/growths_per_chunk of a chunk at least, and to no more if
-/// 1/largest_free_part of the pool is free: that memory does not serve, and more would not either.
+/// A growth is rounded up to a multiple of a unit: a chunk, or as little as 1/growths_per_chunk of
+/// it if more than 1/largest_free_part of the pool would be free. So much free memory has not
+/// served this request, and more of it would not serve the next.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
 /// If a device takes chunks of one size only, the limit is divided into at least so many.
 constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
-/// Keeps the number of chunks within rules.most_chunks. In a small pool a chunk is a share of the
-/// memory, so their number is a logarithm of it. Later chunks are so large that half of the allowed
-/// number makes up the limit.
+/// Keeps the number of chunks within rules.most_chunks. In a small pool a chunk has at least
+/// 16/most_chunks of the memory held, so the number of chunks is a logarithm of that memory. In a
+/// large pool a chunk has 2/most_chunks of the limit: half of the allowed number makes up the
+/// limit.
 std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);
@@ -155,13 +157,12 @@ class scanner {
     const std::size_t at = aligned(run.offset);
     if (at + request_.bytes > end) return;
     candidate& best = found_.free_run;
-    // A run's room is kept in map_room, which runs have no other use for.
     if (best.first != nullptr &&
-        std::pair{best.map_room, best.first->offset} < std::pair{end - run.offset, run.offset})
+        std::pair{best.run_bytes, best.first->offset} < std::pair{end - run.offset, run.offset})
       return;
     best.first = &run;
     best.at = at;
-    best.map_room = end - run.offset;
+    best.run_bytes = end - run.offset;
   }
 
   [[nodiscard]] static candidate candidate_in(const gap& range, std::size_t at) {

@@ -38,7 +38,7 @@ struct chunk_rules : backend_traits {
   std::size_t limit;        ///< of all chunks
   std::size_t planned;      ///< bytes of it that others are about to create
   std::size_t largest_chunk = static_cast<std::size_t>(-1);
-  bool moves_small_chunks = false;  ///< also chunks smaller than a new one that is allowed
+  bool moves_small_chunks = false;  ///< moves chunks smaller than a new one too, to create less
 };
 
 struct idle_chunk {
@@ -54,10 +54,11 @@ struct candidate {
   std::size_t at = 0;         ///< offset that it begins at
   block* unmapped = nullptr;  ///< addresses to be backed for it; nullptr if all of it is free
   bool unmaps = false;        ///< old addresses among these must be unmapped first
-  std::size_t map_at = 0;     ///< offset of the backing in these
+  std::size_t map_at = 0;     ///< offset, in the pool, that the backing begins at
   std::size_t map_bytes = 0;  ///< least that must be backed
   std::size_t map_room = 0;   ///< most that can be backed
   std::size_t kept = 0;       ///< bytes of idle chunks in it
+  std::size_t run_bytes = 0;  ///< of a run of free blocks that contains it
 };
 
 struct placement_scan {
@@ -81,7 +82,8 @@ struct growth_plan {
   std::size_t wanted = 0;           ///< bytes to be backed
   std::size_t chunk = 0;            ///< bytes of each new chunk but the last one
 };
-/// A part of the limit, of which several fit into `available` bytes. Ignores `rules.equal_chunk`.
+/// A part of the limit, of which several fit into `available` bytes if these are 4 MiB or more and
+/// neither the granularity nor the number of chunks needs larger ones. Ignores `rules.equal_chunk`.
 [[nodiscard]] std::size_t equal_chunk_bytes(std::size_t available,
                                             const chunk_rules& rules) noexcept;
 /// nullopt if there is no place, or the limit forbids it. Throws: std::bad_alloc.

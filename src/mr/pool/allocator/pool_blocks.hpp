@@ -79,7 +79,8 @@ struct pool_blocks {
   /// needs a chunk of exactly that size. Throws: std::bad_alloc.
   [[nodiscard]] std::optional<growth_plan> plan(const request& wanted, const placement_scan& found,
                                                 chunk_rules rules) const;
-  /// If chunks must have one size and none is mapped: several fit into `available` bytes.
+  /// Chooses the one size of chunks, if they must have one and no address is mapped: several fit
+  /// into `available` bytes.
   void choose_equal_chunk(std::size_t available);
   /// Returns false, with nothing done, unless `bytes` are in use at `offset`.
   [[nodiscard]] bool free_used(stream_state& user, std::size_t offset, std::size_t bytes,

@@ -27,7 +27,8 @@ class slow_path final : block_filter {
   ~slow_path();
   slow_path& operator=(slow_path&&) = delete;
 
-  /// Returns the offset of the memory; nullopt if no source has any.
+  /// Returns the offset of the memory; nullopt if the limit or the addresses leave none. Throws:
+  /// out_of_memory if the source of memory refused it; hip_error; std::logic_error while asleep.
   [[nodiscard]] std::optional<std::size_t> serve();
 
  private:
@@ -131,7 +132,7 @@ class slow_path final : block_filter {
   bool waited_ = false;           // the last resort has begun
   bool is_memory_short_ = false;  // the source refused memory: now smaller chunks move too
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;
-  bool may_unmap_ = true;  // false after HIP has refused
+  bool may_unmap_ = true;  // false after an attempt that unmapped nothing
   backing_turn turn_;
   // From the first fence on, so that a request changes the thread's mode once.
   std::optional<detail::relaxed_captures> relaxed_;

@@ -93,11 +93,12 @@ class sparse_array {
 
 /// Map from offset to the state of small blocks, and of larger blocks that caches may have; uses no
 /// lock. An entry holds the class, whether a caller or a cache has the block, and the user: the id
-/// of the stream that allocated or freed it last. Detects wrong sizes and double frees, but not the
-/// wrong size of a larger block that another thread has freed and allocated since.
+/// of the stream that allocated or freed it last. Detects wrong sizes and double frees. Exception:
+/// a wrong size of a larger block, if an earlier block at the same offset had that size and the
+/// thread's cache still remembers it.
 class block_map {
  public:
-  /// The stream is gone. Streams with ids beyond cannot be distinguished.
+  /// No stream: the user if no block has an entry, and the id of all streams beyond so many ids.
   static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
 
   /// Throws: std::bad_alloc.
@@ -141,7 +142,7 @@ class block_map {
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
     return (word_at(offset) & is_cached) != 0;
   }
-  /// The user that took the block, or whose cache has it. Pre: it is a small block.
+  /// The user that took the block, or whose cache has it; nobody if there is no entry.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
     return word_at(offset) >> user_shift;
   }
@@ -297,8 +298,9 @@ class thread_cache {
     recent_blocks_[oldest_recent_] = one;
     oldest_recent_ = (oldest_recent_ + 1) % recent_blocks_.size();
   }
-  /// Caches `one` and returns true if it was recorded. `evicted`: the block cached before, because
-  /// the best fit does not see more of them; if there is one, increments `blocks_in_transit`.
+  /// Caches `one` and returns true if it was recorded. `evicted`: the block that was cached before,
+  /// if there was one; then increments `blocks_in_transit`. A cache keeps one larger block only,
+  /// because the best fit does not see cached blocks.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
                                 std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
@@ -319,7 +321,8 @@ class thread_cache {
       for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[places.first[i] + at]);
     if (cached_block_.bytes != 0) visit(cached_block_.offset);
   }
-  /// Without one, its offset is npos. With one, increments `blocks_in_transit`.
+  /// Removes the larger block. If there is one, increments `blocks_in_transit`; else the result has
+  /// no bytes.
   [[nodiscard]] block_at take_block(std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
     if (cached_block_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;

@@ -15,7 +15,7 @@ namespace hipvmm::mr::pool {
 
 namespace {
 
-/// Whether HIP refused an event because it is part of a capture, or of one that was lost.
+/// Whether HIP refused an event because it is part of a capture, even of an invalidated one.
 bool means_capture(int code) noexcept {
   return code == hipErrorCapturedEvent || code == hipErrorStreamCaptureUnsupported ||
          code == hipErrorStreamCaptureInvalidated || code == hipErrorInvalidValue;

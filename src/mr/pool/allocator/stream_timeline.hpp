@@ -17,8 +17,8 @@ namespace hipvmm::mr::pool {
 /// Identifies the calling thread; never 0.
 [[nodiscard]] std::uint64_t this_thread_number() noexcept;
 
-/// The states of all streams that a pool serves. `state_mutex` guards them. All that make fences
-/// throw as fence_source::fence_for.
+/// The states of all streams that a pool serves. `state_mutex` guards them. Functions that make
+/// fences throw as the functions of fence_source: hip_error, std::bad_alloc.
 class stream_timeline {
  public:
   using state_lock = std::unique_lock<detail::ranked_mutex>;
@@ -45,7 +45,8 @@ class stream_timeline {
   /// Makes a fence that covers all memory freed so far; nullptr while the stream is captured.
   [[nodiscard]] std::shared_ptr<const fence> make_fence(stream_state& whose,
                                                         const stream_state* caller);
-  /// Finds or makes a fence that covers `epoch`; nullopt in a capture, or if it ended without one.
+  /// Finds or makes a fence that covers `epoch`; nullopt while the stream is captured, or if the
+  /// stream was forgotten and no fence covers `epoch`.
   [[nodiscard]] std::optional<stream_state::recorded_fence> fence_for(stream_state& whose,
                                                                       std::uint64_t epoch,
                                                                       const stream_state* caller);

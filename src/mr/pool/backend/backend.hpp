@@ -180,7 +180,7 @@ class fence_source {
   /// be called for it only in a call of the pool that was given the stream.
   [[nodiscard]] virtual bool may_vanish(stream_ref /*stream*/) const { return false; }
   /// Covers all work submitted to `stream` so far; nullptr while it is captured, because no fence
-  /// can cover a graph's work.
+  /// can cover a graph's work. Throws: hip_error, std::bad_alloc.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for(stream_ref stream) = 0;
   /// For all streams of the devices that may use the memory. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_all() = 0;

@@ -188,8 +188,8 @@ event make_event(device_ref device) {
   }
 }
 
-/// Whether a capture, begun by another thread, made a call fail, or else the end of the stream.
-/// Throws any other failure again.
+/// Returns true if a capture that another thread began made a call fail, false if the stream has
+/// ended. Throws any other failure again.
 bool is_by_capture(const hip_error& error) {
   switch (error.code()) {
     case hipErrorStreamCaptureUnsupported:

@@ -17,7 +17,8 @@ class event_fences final : public fence_source {
   /// `streams_report_ends`: all streams that the pool is given do, before they are destroyed.
   event_fences(device_ref owner, bool streams_report_ends);
 
-  /// True on CUDA for streams that are no hipvmm::stream, unless all report their ends.
+  /// True on CUDA for streams that are neither a default stream nor a hipvmm::stream, unless all
+  /// report their ends.
   [[nodiscard]] bool may_vanish(stream_ref stream) const override;
 
   /// For streams of any device, because copies through the host need no access. If the stream was

@@ -57,8 +57,8 @@ backend_traits traits_for(device_ref device) {
 
 }  // namespace
 
-/// Mappings that one thread detached and has not released. The first release unmaps neighbours of
-/// all of them together. Only that thread uses it.
+/// Mappings that one thread detached and has not released. The first release unmaps those that
+/// have neighbours among them, a run of neighbours by one call. Only that thread uses it.
 struct region_backend::detached_run {
   std::thread::id thread;
   std::vector<detached_mapping*> members;
@@ -172,8 +172,8 @@ void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
   addresses_.decommit(offset, bytes);
 }
 
-/// The result is allocated before the chunk is detached, because the end of a detached chunk
-/// without an owner would unmap it.
+/// Allocates the result before it detaches the chunk: if an allocation after that failed, the
+/// destructor of the detached chunk would unmap it under the lock.
 template <typename Detach>
 std::unique_ptr<pending_release> region_backend::detach_by(Detach detach) {
   const std::thread::id thread = std::this_thread::get_id();

@@ -96,7 +96,8 @@ class slab_table {
     static std::atomic<std::uint64_t> made{0};
     return ++made;
   }
-  // A caller got memory of a slab after the change that added the slab, so it sees no older state.
+  // The caller got its address after add() had changed the state, so it cannot read the state from
+  // before.
   [[nodiscard]] bool is_present(const remembered& known) const noexcept {
     return known.state == state_.load(std::memory_order_acquire);
   }
