@@ -30,8 +30,7 @@ namespace hipvmm::mr {
 ///   of other devices may free memory too, even without access to it.
 /// - Waiting: a request may wait for the GPU only if the limit or the device leaves no other
 ///   source, or to move chunks in use: on a per-thread default stream, or if a chunk cannot have
-///   two addresses.
-///   allocate_sync() also waits for freed memory. Other threads do not wait with it.
+///   two addresses. allocate_sync() also waits for freed memory. Other threads do not wait with it.
 /// - Without virtual memory: it suballocates slabs of hipMalloc, which neither move nor merge. Then
 ///   alignments above 2 MiB and rights other than read_write are unsupported.
 /// - Destruction: releases all memory, allocated blocks too, after the work of the devices with
