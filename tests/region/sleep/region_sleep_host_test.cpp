@@ -343,8 +343,6 @@ TEST_CASE("sleep: a capture that forbids to wait for the devices leaves all awak
   subject.check_awake();
 }
 
-TEST_SUITE_END();
-
 TEST_CASE_FIXTURE(sleeping_regions,
                   "suspend: contents that their device may not read are refused") {
   first.set_access(0, unit, {{first_device, access_right::none}});
@@ -369,6 +367,8 @@ TEST_CASE_FIXTURE(sleeping_regions, "suspend: maps again what a failed decommit 
   resume(tag);
   check_awake();
 }
+
+TEST_SUITE_END();
 
 }  // namespace
 }  // namespace hipvmm::test
