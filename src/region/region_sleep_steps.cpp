@@ -260,17 +260,19 @@ void region_sleep::reclaim_pinned() noexcept {
   if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
       region_.shares_addresses())
     return;
-  report_exceptions(
-      [this] { region_.free_for_a_moment("suspend", "resume() throws until they are free"); });
+  report_exceptions([this] { region_.free_for_a_moment("suspend"); });
 }
 
 void region_sleep::reacquire_addresses() {
+  const auto take_back = [this] { return region_.addresses->take_back(); };
+  if (chunks_.empty())  // not needed now, and commit() tries again
+    return static_cast<void>(report_exceptions(take_back));
   const auto advice = [this] {
     return "resume: others hold the addresses at " + address_text(region_.base()) +
            ", which suspend() freed so that their memory returned; all of the tag stays asleep: "
            "let the others go, and resume again";
   };
-  if (!with_advice([this] { return region_.addresses->take_back(); }, advice))
+  if (!with_advice(take_back, advice))
     throw out_of_memory{exhausted::addresses, region_.device.ordinal(), region_.max_bytes(), 0,
                         advice()};
 }

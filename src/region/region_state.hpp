@@ -94,8 +94,9 @@ class region_state final : idle_holder {
   }
   void return_pinned_memory() noexcept;
   /// Frees the addresses, in which nothing is mapped, and reserves the same again. If another
-  /// thread has taken them meanwhile, a warning names `subject` and the `consequence`.
-  void free_for_a_moment(const char* subject, const char* consequence);
+  /// thread has taken them meanwhile, a warning names `subject`. Throws: hip_error if HIP has
+  /// forgotten them.
+  void free_for_a_moment(const char* subject);
   /// Releases memory that a failed growth left in addresses, if these have no mapping.
   void reclaim_pinned_if_empty() noexcept {
     if (backings.empty() && old_mappings.empty() && prefetch.ready().empty() &&

@@ -325,19 +325,19 @@ void region_state::return_pinned_memory() noexcept {
     addresses->refused().retry(base(), addresses->bytes());
     if (shares_addresses() || !addresses->refused().empty()) return;
     if (frees_late_records()) wait_for_users(users);
-    free_for_a_moment("region", "commit() throws until they are free");
+    free_for_a_moment("region");
   });
 }
 
-void region_state::free_for_a_moment(const char* subject, const char* consequence) {
+void region_state::free_for_a_moment(const char* subject) {
   if (addresses->reclaim_pinned() == reclaim_result::refused)
     return;  // it was reported; a later one may succeed
   may_pin_memory = false;
+  addresses->require_known();
   if (addresses->is_lost())
     warn(subject, "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
                       ", were freed so that their memory returns, and others took them before "
-                      "they were reserved again: " +
-                      consequence);
+                      "they were reserved again: commit() and resume() throw until they are free");
 }
 
 }  // namespace hipvmm::detail

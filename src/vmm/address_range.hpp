@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include <hipvmm/core/bytes.hpp>
 #include <hipvmm/vmm/address_reservation.hpp>
 #include <hipvmm/vmm/mapping.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
@@ -121,7 +122,8 @@ class address_range final : public detail::refused_end {
     for (reserved_part& each : parts_) {
       if (each.addresses.empty()) continue;
       const detail::reclaim_result made = detail::reclaim_pinned(each.addresses);
-      if (made == detail::reclaim_result::forgotten)
+      each.is_forgotten = made == detail::reclaim_result::forgotten;
+      if (each.is_forgotten)
         each.pins.stay();
       else if (made != detail::reclaim_result::refused)
         each.pins.end();
@@ -133,8 +135,19 @@ class address_range final : public detail::refused_end {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const reserved_part& each) { return each.addresses.empty(); });
   }
+  /// Throws: hip_error if reclaim_pinned() has found addresses that HIP has forgotten.
+  void require_known() const {
+    for (const reserved_part& each : parts_)
+      if (each.is_forgotten)
+        detail::throw_failure(hipErrorUnknown, "hipMemAddressFree",
+                              "the addresses at " + detail::address_text(each.start) + ", " +
+                                  format_bytes(each.bytes) +
+                                  ", are lost, because HIP has forgotten them without freeing "
+                                  "them: end their object; then the rest of its tag can wake");
+  }
   /// Reserves lost addresses; false while others hold some. Throws: out_of_memory, hip_error.
   [[nodiscard]] bool take_back() {
+    require_known();
     for (reserved_part& each : parts_) {
       if (!each.addresses.empty()) continue;
       address_reservation again{each.bytes, 0, each.start};
@@ -176,6 +189,7 @@ class address_range final : public detail::refused_end {
     void* start;
     std::size_t bytes;
     bool is_waited_for = true;
+    bool is_forgotten = false;
     mutable detail::chunk_pins pins;
 
     reserved_part(address_reservation taken) noexcept

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Memory that HIP refuses to free or to unmap when its owner ends.
+#include <functional>
+
 #include <hipvmm/region/sleep/memory_tag.hpp>
+#include "core/check.hpp"
+#include "region/chunks/region_chunks.hpp"
 #include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
 #include "support/region/region_with_room.hpp"
@@ -192,7 +196,16 @@ HIPVMM_TEST_CASE_IN("address_reservation: free() of addresses that HIP has forgo
   CHECK(detail::all_reserved().count == counted + 1);  // for good
 }
 
-HIPVMM_TEST_CASE_IN("sleep: memory of addresses that HIP forgot as they were renewed is counted",
+std::string refusal_by(const std::function<void()>& call) {
+  try {
+    call();
+    return {};
+  } catch (const hip_error& refused) {
+    return refused.what();
+  }
+}
+
+HIPVMM_TEST_CASE_IN("sleep: addresses that HIP forgot as they were renewed are named, and counted",
                     under("rocm-7.2", kept_memory)) {
   used_region();
   const both_counts before = counts_now();
@@ -200,19 +213,48 @@ HIPVMM_TEST_CASE_IN("sleep: memory of addresses that HIP forgot as they were ren
   const call_counter frees{"hipMemAddressFree"};
   {
     memory_tag tag{"t"};
-    region asleep{first_device, granule(), {.tag = tag}};
-    asleep.commit(0, granule());
+    std::optional<region> lost{std::in_place, first_device, granule(), region_options{.tag = tag}};
+    region other{first_device, granule(), {.tag = tag}};
+    lost->commit(0, granule());
+    other.commit(0, granule());
     {
       const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};
-      suspend(tag, keep::nothing);
+      suspend(tag, keep::contents);
       CHECK(fault.struck());
     }
     CHECK(counts_now().agree_since(before));
-    CHECK_THROWS_AS(resume(tag), out_of_memory);
+    const std::string named = detail::address_text(lost->base()) + ", " + format_bytes(granule());
+    for (const std::string& text :
+         {refusal_by([&] { resume(tag); }), reported.errors().back().message}) {
+      CHECK_MESSAGE(text.find(named + ", are lost, because HIP") != std::string::npos, text);
+    }
+    CHECK(tag.is_asleep());
+    lost.reset();
+    CHECK(resume(tag) == granule());
+    CHECK(other.committed_bytes() == granule());
   }
-  CHECK(frees.count() == 2);  // and the range reserved instead
+  CHECK(frees.count() == 3);
   CHECK(counts_now().bytes == before.bytes + granule());
   CHECK(counts_now().agree_since(before));
+}
+
+HIPVMM_TEST_CASE_IN("sleep: a region without memory wakes without the addresses that HIP forgot",
+                    under("rocm-7.2", kept_memory)) {
+  const error_recorder reported;
+  const memory_tag tag{"t"};
+  region empty{first_device, granule(), {.when_empty = empty_policy::keeps_addresses, .tag = tag}};
+  region other{first_device, granule(), {.tag = tag}};
+  empty.commit(0, granule());
+  other.commit(0, granule());
+  empty.decommit(0, granule());
+  {
+    const planned_fault fault{"hipMemAddressFree", 1, hipErrorUnknown};
+    detail::return_pinned_memory(empty);
+    CHECK(fault.struck());
+  }
+  suspend(tag, keep::contents);
+  CHECK(resume(tag) == granule());
+  CHECK(refusal_by([&] { empty.commit(0, granule()); }).find("are lost") != std::string::npos);
 }
 
 HIPVMM_TEST_CASE_IN("region: what HIP refuses as extend() is undone is ended later",

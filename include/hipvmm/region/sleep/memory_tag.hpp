@@ -74,7 +74,8 @@ class memory_tag {
 ///   resume(). Regions and vectors may be moved and destroyed.
 /// - If memory returns only with its addresses (docs/reference/capability.md), frees these and
 ///   reserves the same again. If others took them in between, the error handler gets a report, and
-///   resume() throws until they are free.
+///   resume() throws until they are free; if HIP has refused to free them and forgotten them, until
+///   their object has ended.
 /// - The error handler is called when the call is over: it may use the tag.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
 /// Throws (all is awake and as before, without the chunks made ahead; but if HIP refuses to map
