@@ -36,7 +36,7 @@ struct pool_statistics : pool_usage {
   std::size_t address_bytes;  ///< addresses reserved
   std::size_t mapped_bytes;   ///< addresses with memory mapped
   std::size_t largest_now;    ///< largest request served by free memory without moving chunks
-  std::size_t largest_moved;  ///< largest by moves of idle chunks, before new memory
+  std::size_t largest_moved;  ///< largest served after moves of idle chunks, without new memory
   /// Largest with new memory of the device too, within the pool's limit and addresses, the device's
   /// memory_budget and the descriptors of the process.
   std::size_t largest_possible;

@@ -169,8 +169,8 @@ void graph_blocks::release() noexcept {
   release_idle();
 }
 
-// Searches all blocks: thousands, for each request of a capture, which is made once. So no
-// deallocation needs memory for an index.
+// Searches all blocks, thousands for each request, because a graph is captured once and a
+// deallocation would need memory for an index.
 std::optional<std::uintptr_t> graph_blocks::best_fit(std::size_t bytes, std::size_t alignment,
                                                      const user& who) const noexcept {
   std::optional<std::uintptr_t> best;

@@ -25,8 +25,8 @@ class graph_blocks {
   explicit graph_blocks(memory_resource& upstream) : upstream_{&upstream} {}
   graph_blocks& operator=(graph_blocks&&) = delete;
 
-  /// For a stream that is being captured or soon will, from its memory or a new segment. Throws: as
-  /// the upstream; std::bad_alloc; then all is as before.
+  /// Serves a stream that is being captured, or soon will be, from its memory or a new segment.
+  /// Throws: as the upstream; std::bad_alloc; then nothing is allocated, but the segment may stay.
   void* allocate(std::size_t bytes, std::size_t alignment, stream_ref stream);
   /// The same without a new segment; nullptr if no memory is large enough. With `place`, the place
   /// of `stream` in its capture, also memory that other streams freed before that.
@@ -40,7 +40,7 @@ class graph_blocks {
   enum class reuse {
     at_once,            ///< for its stream
     after_the_capture,  ///< when the capture has ended: other streams use it too
-    after_another       ///< when the next capture, to which it may belong, has ended
+    after_another       ///< when the next capture has ended, because the free may belong to it
   };
   /// 0 if no allocation begins there.
   [[nodiscard]] std::size_t size_of(const void* pointer) const noexcept;

@@ -111,7 +111,7 @@ void* graph_pool::do_allocate(stream_ref stream, std::size_t bytes, std::size_t 
         return made;
       }
     }
-    // Another thread may take a part of it first.
+    // Another thread may take a part of the new segment first: then the loop goes on.
     const std::size_t segment = pool::graph_blocks::segment_bytes(bytes);
     void* const memory = get_upstream_resource()->allocate(stream, segment, alignment);
     if (memory == nullptr)

@@ -83,7 +83,7 @@ struct pool_bounds {
   return of_pool(exhausted::fragmentation, 0, now.largest_possible);
 }
 
-/// Formats all statistics, in at most 25 lines.
+/// Formats the statistics, except `callbacks` and small shares, in at most 24 lines.
 [[nodiscard]] inline std::string report_of(const pool_statistics& now, device_ref device,
                                            std::size_t maximum) {
   static constexpr std::array<const char*, pool_source_count> source_names{

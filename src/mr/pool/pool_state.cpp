@@ -245,7 +245,7 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
   };
   const std::optional<std::size_t> offset = offset_of(pointer);
   if (!offset) return refused("the address is none of this pool's");
-  // No allocation has another size; the sums of sizes beyond would overflow.
+  // No allocation has 0 bytes or more than the maximum, beyond which sums would overflow.
   const bool is_possible = bytes != 0 && bytes <= maximum;
   const std::size_t held = is_possible ? in_units(bytes) : 0;
   const bool makes_fence = user.thread() != 0 || user.newest_fence().is_made_by_frees();

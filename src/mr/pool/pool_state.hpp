@@ -134,10 +134,10 @@ struct pool_state {
     return deallocate_in(stream, pointer, bytes);
   }
   void deallocate(void* pointer);
-  // Report to the host provider's order checker, and as memory events. For the checker an
-  // allocation is noted after the pool has made it and a deallocation before: between the two
-  // nobody else can have the memory. The event of a deallocation is reported when the pool has
-  // accepted it, with the time from before.
+  // Report to the host provider's order checker, and as memory events. The checker gets a note
+  // after an allocation and before a deallocation, because no other caller can have the memory
+  // then. The event of a deallocation is reported when the pool has accepted it, with the time
+  // from before.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
                                        const std::optional<stream_ref>& stream);
   [[gnu::cold]] bool deallocate_observed(const std::optional<stream_ref>& stream, void* pointer,

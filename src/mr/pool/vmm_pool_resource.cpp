@@ -28,7 +28,8 @@
 namespace hipvmm::mr {
 namespace {
 
-// Moved chunks leave holes, which are long enough again only among several times the addresses.
+// Moved chunks leave holes. A pool finds long gaps beside them only if its addresses exceed its
+// memory several times.
 constexpr std::size_t addresses_for_memory = 8;
 
 /// Of chunks, in as many addresses as address_share() returns, or, if `fallback` says so, of slabs.

@@ -19,7 +19,8 @@ struct pool_state;
 
 /// A stream-ordered pool that suballocates large superblocks of another resource.
 /// - Superblock size: the largest power of two up to an eighth of the memory held, but at least 8
-///   MiB and at most 128 MiB; larger for larger requests.
+///   MiB and at most 128 MiB; larger for larger requests, smaller if the limit or the upstream
+///   leaves less.
 /// - Small requests are served by a cache of each stream and thread, all others by best fit.
 /// - Differs from vmm_pool_resource: it works on any resource; superblocks neither merge nor move.
 /// - Differs from RMM's: superblocks are allocated only when needed, and released by trim_to() and

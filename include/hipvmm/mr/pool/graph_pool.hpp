@@ -31,12 +31,12 @@ struct graph_pool_statistics {
 ///   std::logic_error.
 /// - A capture that fails keeps nothing: free its memory, or call release().
 /// - The upstream must serve captured streams: a vmm_pool_resource, an arena_resource, or an
-///   adaptor of one. It gives segments of 2 MiB, of 20 MiB, or of one request of 10 MiB and more.
+///   adaptor of one. A segment has 2 or 20 MiB; a request of 10 MiB or more gets its own.
 /// - Any number of threads may use it.
 /// Pre: streams of a capture live until that has ended, because another stream with the same handle
 /// would have the memory that they freed.
-/// Cost: a request searches all blocks; if only another stream's free memory can serve it, it asks
-/// HIP for the edges of the graph.
+/// Cost: a request searches all blocks; if its stream may use none that serves it, it asks HIP for
+/// the edges of the graph.
 class graph_pool final : public resource_adaptor {
  public:
   explicit graph_pool(memory_resource* upstream);

@@ -26,7 +26,8 @@ struct pool_options {
   int priority = 0;
   /// Limit of the memory held, in bytes, rounded down to whole granules; zero: the device's memory
   /// (of an APU its free memory when the pool is made, if that is more). The limit in force,
-  /// vmm_pool_resource::maximum_bytes(), is lower if the process has too few addresses.
+  /// vmm_pool_resource::maximum_bytes(), is lower if the device has less memory or the process too
+  /// few addresses.
   std::size_t maximum_bytes = 0;
   /// A thread of the library soon releases idle memory beyond this many bytes to the device. If
   /// memory returns only with its addresses (docs/reference/capability.md), it does so only when

@@ -50,8 +50,8 @@ class vmm_pool_resource final : public memory_resource {
 
   using memory_resource::deallocate;
   /// Deallocates by address alone, in the stream of the allocation. Does not wait.
-  /// The pool reuses the memory after all current work of the devices with access, as hipFree does,
-  /// if
+  /// The pool reuses the memory after all current work of the devices that its destructor waits
+  /// for, as hipFree does, if
   /// - allocate_sync() allocated it, or a request in a capture;
   /// - its stream was forgotten, or is another thread's default stream;
   /// - on CUDA, its stream is neither a hipvmm::stream nor a default stream and may be gone, unless
@@ -77,7 +77,8 @@ class vmm_pool_resource final : public memory_resource {
   ///   event, for all devices.
   /// - Call it before hipStreamDestroy, because a later stream may get the same handle, and in a
   ///   thread that ends, for the thread's default stream.
-  /// Throws: std::invalid_argument while it is being captured; hip_error.
+  /// Throws: std::invalid_argument while it is being captured, if memory freed in it needs an
+  /// event; hip_error.
   void forget_stream(stream_ref stream);
 
   [[nodiscard]] pool_reuse reuse() const;

@@ -47,7 +47,7 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
   // The fence comes first: without one the memory must not become free.
   const std::shared_ptr<const fence> recorded = blocks_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
-  // This memory's, because no other thread frees memory in this stream.
+  // The epoch of this free, because no other thread frees memory in this stream.
   const std::uint64_t epoch = blocks_.with_lock([&] { return user.epoch(); });
   // Until here a failure changes nothing.
   blocks_.streams.add_fence(user, recorded, epoch);
@@ -120,7 +120,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   blocks_.streams.forget(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
-  // The fences stay if ~stream is the caller: if events need their stream, it has waited.
+  // The fences stay if ~stream is the caller, which has waited if events need their stream.
   if (is_ending) return;
   blocks_.streams.end_fences(*left);
   at_work.record_forgotten({left});
@@ -259,7 +259,7 @@ void block_allocator::release_idle(const char* function, bool may_wait) {
   // Blocks in transit reach the index soon.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
   backing_turn turn{backing_.turns};
-  // The other request may wait for a request that this thread serves: the wait below would not end.
+  // The other request may wait until this thread's own request ends: the wait below would not end.
   if (!may_wait && turn.do_others_wait())
     throw std::invalid_argument{std::string{function} + ": a request of " + name_of_pool(base()) +
                                 " waits for memory: it can be evicted when that has ended"};

@@ -40,8 +40,8 @@ struct listed_block {
 
 /// Allocates ranges of a pool's addresses: chooses the addresses of a request, the chunks that back
 /// them, and the streams that may use them. Offsets count from the start of the addresses.
-/// Thread-safe: a thread's cache serves most requests without a lock, the state lock most others,
-/// the slow path the rest.
+/// Thread-safe: a thread's cache serves most requests by its own spin lock, the state lock most
+/// others, the slow path the rest.
 class block_allocator {
  public:
   static constexpr std::size_t unit = block_index::unit;
@@ -141,7 +141,8 @@ class block_allocator {
   /// The work on all memory freed up to that epoch has passed.
   void note_passed(const detail::stream_point& reached);
   /// Makes a fence cover all memory freed in `stream`, which may then be destroyed. `is_ending`:
-  /// ~stream calls it. Throws: std::invalid_argument while it is captured.
+  /// ~stream calls it. Throws: std::invalid_argument while `stream` is captured, if memory freed in
+  /// it lacks a fence.
   void forget(stream_ref stream, bool is_ending = false);
   /// Forgets a stream that is destroyed in any case. If no fence can be made, memory freed in it
   /// becomes free only after a wait for all work. Throws: as forget, after that.
@@ -164,7 +165,7 @@ class block_allocator {
   /// Waits until no work uses freed memory, except work that a capture hides.
   void drain();
   void record_fences();
-  /// Backs at least `bytes` in all, for later requests.
+  /// Leaves a free block of `bytes` bytes for later requests, if the limit and the addresses allow.
   void reserve(std::size_t bytes);
   /// Runs `work` while no other thread uses the backend.
   template <typename Work>
@@ -182,7 +183,7 @@ class block_allocator {
   }
   /// Waits, if it may, until no work uses freed memory, and releases all idle chunks. `function` is
   /// for messages. Pre: it is asleep. Throws: std::invalid_argument while an old address of a chunk
-  /// is mapped; as the backend.
+  /// is mapped, or, if it may not wait, while a request waits; as the backend.
   void release_idle(const char* function, bool may_wait);
 
   [[nodiscard]] pool_reuse reuse() {
@@ -229,7 +230,7 @@ class block_allocator {
     ihipStream_t* stream;
     cache_user user;
   };
-  // A hash table with one place for each stream, and more places than most threads have streams.
+  // A hash table of more places than most threads have streams; each place has one stream.
   static constexpr unsigned remembered_bits = 6;
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 

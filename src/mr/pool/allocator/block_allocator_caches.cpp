@@ -29,7 +29,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
   std::optional<detail::counted_scope> carrier{std::in_place, blocks_.blocks_in_transit};
-  // No batch then, because memory of a cache that other threads empty is freed without a fence.
+  // If frees make fences, no batch: other threads that empty a cache free without a fence.
   const bool is_single = state.newest_fence().is_made_by_frees();
   const auto batch_size = [&] {
     return is_single || blocks_.waiting_requests.load() != 0 ? 1 : wanted;

@@ -64,7 +64,7 @@ class free_memory_scan final : block_filter {
   /// The longest run of addresses without memory and idle memory.
   [[nodiscard]] std::size_t largest_place() const;
   /// Tries requests of up to `most` bytes, and returns the largest that moves of chunks and the
-  /// memory of `fresh` serve. Pre: free memory serves `served` bytes without a move.
+  /// memory of `fresh` serve. Pre: the pool can serve `served` bytes.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
   /// The largest request if the pool releases all idle chunks, and creates chunks from these and
@@ -309,8 +309,8 @@ allocator_statistics block_allocator::usage_snapshot(std::optional<new_memory> f
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
   if (memory.traits.moves_chunks && memory.traits.returns_memory) {
-    // Most new chunks are larger than this, so a limited number of chunks may hold more than
-    // `most_created`.
+    // `most_created` is an underestimate if the number of chunks is limited, because most new
+    // chunks are larger than this.
     constexpr std::size_t small_chunk = 2 * MiB;
     const std::size_t most_created =
         fresh->chunks < blocks_.limit / small_chunk ? fresh->chunks * small_chunk : blocks_.limit;

@@ -48,7 +48,7 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     one->owner = &blocks_.streams.idle();
     one->epoch = 0;
   }
-  // A merge removes no busy block, so no later one of this list.
+  // A merge removes free blocks only: those of the list that are not freed yet are busy.
   for (block* const one : passed) blocks_.index.make_free(*one);
   return !passed.empty();
 }

@@ -36,7 +36,8 @@ class maintenance {
     bool may_go_on;     ///< more may be left, now or when streams have advanced
   };
   /// Releases some idle chunks without a wait: those for the taker of `gift` first, then the
-  /// newest. At least `bytes_to_keep` stay.
+  /// newest. At least `bytes_to_keep` stay; but if memory returns only with its addresses and more
+  /// is held, all goes or nothing.
   [[nodiscard]] trimmed trim(std::size_t bytes_to_keep, chunk_gift* gift = nullptr);
 
  private:

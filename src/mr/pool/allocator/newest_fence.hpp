@@ -63,7 +63,7 @@ class newest_fence {
   std::atomic<std::uint64_t> without_fence_{0};  // frees without a fence so far
   std::mutex mutex_;
   std::shared_ptr<const fence> fence_;
-  std::uint64_t covered_ = 0;  // how many of these the fence covers
+  std::uint64_t covered_ = 0;  // how many of `without_fence_` the fence covers
 };
 
 }  // namespace hipvmm::mr::pool

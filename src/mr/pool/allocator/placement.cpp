@@ -13,11 +13,11 @@ namespace {
 // Many chunks make a program's first minutes slow; large chunks make a pool hold more than it
 // needs: docs/design/pool_design.md has the rule, pool_figures.md the frontier.
 
-/// A new chunk has 1/chunks_per_doubling of the pool's memory: so many for each doubling.
+/// A new chunk has 1/chunks_per_doubling of the pool's memory, so a doubling takes so many chunks.
 constexpr std::size_t chunks_per_doubling = 8;
 /// Or 1/chunks_per_growth of the growth, if that is more, so that one request takes few.
 constexpr std::size_t chunks_per_growth = 4;
-/// Bounds of the first share, and of the second.
+/// Bounds of the share of the memory, and of the cut of a growth.
 constexpr std::size_t smallest_share = 2 * MiB;
 constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
@@ -42,7 +42,7 @@ std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept
   return align_up(std::min(even, share), rules.granularity);
 }
 
-/// The part of the pool's memory, or the one size of its chunks.
+/// Bytes of a new chunk by the memory held, or the one size of all chunks.
 std::size_t chunk_share(const block_index& index, const chunk_rules& rules) noexcept {
   if (rules.equal_chunk != 0) return rules.equal_chunk;
   const std::size_t held = index.physical_bytes();
@@ -52,7 +52,7 @@ std::size_t chunk_share(const block_index& index, const chunk_rules& rules) noex
                    std::min(share, std::bit_floor(rules.largest_chunk))});
 }
 
-/// For a growth of `wanted` bytes, `missing` of these by new chunks.
+/// Bytes of each new chunk of a growth by `wanted` bytes, of which new chunks give `missing`.
 std::size_t new_chunk_bytes(const block_index& index, std::size_t missing, std::size_t wanted,
                             const chunk_rules& rules) {
   if (!rules.moves_chunks || missing == 0) return missing;

@@ -24,7 +24,7 @@ struct request {
 class block_filter {
  public:
   [[nodiscard]] virtual bool is_usable(const block& one) const = 0;
-  /// Whether the memory of a usable block may be mapped elsewhere for it.
+  /// Whether the memory of a usable block may be mapped elsewhere for the request.
   [[nodiscard]] virtual bool may_move(const block& one) const = 0;
   /// Whether the block is an old address that could be unmapped now.
   [[nodiscard]] virtual bool may_unmap(const block& one) const = 0;
@@ -82,8 +82,9 @@ struct growth_plan {
   std::size_t wanted = 0;           ///< bytes to be backed
   std::size_t chunk = 0;            ///< bytes of each new chunk but the last one
 };
-/// A part of the limit, of which several fit into `available` bytes if these are 4 MiB or more and
-/// neither the granularity nor the number of chunks needs larger ones. Ignores `rules.equal_chunk`.
+/// The size of equal chunks, a part of the limit. Several fit into `available` bytes of 4 MiB or
+/// more, unless the granularity or the number of chunks needs larger ones. Ignores
+/// `rules.equal_chunk`.
 [[nodiscard]] std::size_t equal_chunk_bytes(std::size_t available,
                                             const chunk_rules& rules) noexcept;
 /// nullopt if there is no place, or the limit forbids it. Throws: std::bad_alloc.

@@ -36,7 +36,7 @@ struct pool_blocks {
         small_blocks{backend.traits.address_bytes},
         streams{fences, mutex},
         index{backend.traits.address_bytes, base, streams.idle()} {}
-  /// The index ends first, and with it the blocks, which the trees of the streams would unlink.
+  /// The index ends before the trees of the streams, which would unlink blocks that are gone.
   ~pool_blocks() {
     for (stream_state& each : streams.states()) each.free().clear();
   }

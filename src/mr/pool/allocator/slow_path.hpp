@@ -38,7 +38,7 @@ class slow_path final : block_filter {
   struct pass {
     std::uint64_t reclaimed;                    // backend's count when the pass began
     unsigned times_away;                        // turn's count when the pass began
-    bool missed_a_run = false;                  // others freed memory between the two scans
+    bool missed_a_run = false;                  // a run became free after take_run() found none
     std::optional<out_of_memory> refused = {};  // by the device
   };
 
@@ -67,7 +67,7 @@ class slow_path final : block_filter {
   /// Makes all free memory visible to a scan, except memory that others use without the lock.
   void uncover_free_memory();
 
-  /// Without a stream, because allocate_sync() and deallocate_sync() may wait.
+  /// Whether the request has neither a stream nor a capture, because allocate_sync() may wait.
   [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !request_.is_for_graph; }
   /// Waits for memory freed without a stream, if that serves the request.
   [[nodiscard]] std::optional<std::size_t> wait_for_all_streams();
@@ -79,7 +79,8 @@ class slow_path final : block_filter {
   /// Waits until nothing uses the memory in `taken`. Returns false if a capture forbids that: the
   /// stream counts as untracked, and the next scan finds less.
   [[nodiscard]] bool wait_for(const blocks& taken);
-  /// The same, but the user's stream waits, if there is one, and not the caller.
+  /// The same, but the user's stream waits, if there is one. The caller waits only in the last
+  /// resort, for memory freed without a stream, or if the switch forbids the stream's wait.
   [[nodiscard]] bool make_user_wait(const blocks& taken);
   /// Makes the newest fence of the user's stream cover all that it waits for. Fails as wait_for().
   [[nodiscard]] bool renew_user_fence();
@@ -87,12 +88,14 @@ class slow_path final : block_filter {
   bool mark_untracked(const stream_state& whose);
 
   void choose_equal_chunk();
-  /// Plans and claims a growth, ordered before the user's work; false if there is no place.
+  /// Plans a growth, claims its memory and orders the user's work after the work on that; false if
+  /// there is no place.
   [[nodiscard]] bool begin(growth& work);
   void claim_all(growth& work);
-  /// So many planned bytes have been created, or will not be.
+  /// `bytes` of the plan have been created, or will not be.
   void end_plan(growth& work, std::size_t bytes) noexcept;
-  /// As make_user_wait(), for the sources.
+  /// As make_user_wait(), for the sources. Without aliases, or for a thread's own stream, the
+  /// caller waits, as wait_for().
   [[nodiscard]] bool may_move_sources(growth& work);
   void move_by_alias(growth& work);
   void move_by_remap(growth& work);
@@ -100,8 +103,8 @@ class slow_path final : block_filter {
   /// Ends a failed growth: backed memory stays free for the user, chunks that have no address any
   /// more are released to the device, and the rest is free as before.
   void undo(growth& work) noexcept;
-  /// Notes memory that HIP refused to unmap, to be unmapped later. Until then it is counted, so
-  /// that other requests go elsewhere. Returns whether there was any.
+  /// Notes memory that HIP refused to unmap, to be unmapped later. Until then it counts as held,
+  /// and `left` stays busy, so that requests go elsewhere. Returns whether there was any.
   [[nodiscard]] bool defer_unmap(block& left) noexcept;
   std::size_t finish(growth& work) noexcept;
 
@@ -115,14 +118,15 @@ class slow_path final : block_filter {
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
   [[nodiscard]] candidate one_free_block();
-  /// Frees a busy block that got backing and that no work has used.
+  /// Frees a busy block that got backing and that the request does not need.
   void free_surplus(block& gained) noexcept;
 
   pool_blocks& blocks_;
   pool_backing& backing_;
   stream_state& user_;
   request request_;
-  stream_timeline::state_list states_;  // the states that existed when it began
+  // The states that existed when the request, or the newest pass of the last resort, began.
+  stream_timeline::state_list states_;
   // Streams in a capture, or that ended without a fence: their work cannot be tracked.
   std::vector<const stream_state*> without_fence_;
   pass pass_{};    // the present one

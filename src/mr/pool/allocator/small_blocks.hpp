@@ -28,7 +28,7 @@ inline constexpr std::size_t size_class_count = 40;
 
 struct size_classes {
   std::array<std::uint8_t, largest_small_block / small_block_unit + 1>
-      by_units{};  // smallest that holds them
+      by_units{};  // the smallest class that holds so many units
   std::array<std::uint32_t, size_class_count> bytes{};
 
   constexpr size_classes() {
@@ -98,7 +98,7 @@ class sparse_array {
 /// thread's cache still remembers it.
 class block_map {
  public:
-  /// No stream: the user if no block has an entry, and the id of all streams beyond so many ids.
+  /// No stream: the user of an offset without an entry, and the id of each stream after so many.
   static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
 
   /// Throws: std::bad_alloc.

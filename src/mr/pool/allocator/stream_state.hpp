@@ -21,8 +21,8 @@ namespace hipvmm::mr::pool {
 /// The pool's state of one stream: the memory freed in it, and how far it has come.
 /// - Time in a stream is counted in epochs. Freed memory carries the current epoch. Each fence ends
 ///   one, and when it is done, all memory with its epoch or an older one has passed.
-/// - No HIP call is made, and no event exists, before another stream needs the memory, except in a
-///   stream that may vanish (newest_fence.hpp).
+/// - No HIP call is made, and no event exists, before a miss, a trim, a sleep or an end needs
+///   a fence, except in per-thread default streams and streams that may vanish (newest_fence.hpp).
 /// - The slow-path lock guards the fences, the state lock all else but the newest fence, the caches
 ///   and the captures, which are thread-safe.
 class stream_state : public block_owner {
@@ -74,7 +74,7 @@ class stream_state : public block_owner {
   /// Whether nothing uses memory freed up to `epoch` any more.
   [[nodiscard]] bool has_passed(std::uint64_t epoch) const noexcept { return passed_ >= epoch; }
   void note_passed(std::uint64_t epoch) noexcept { passed_ = std::max(passed_, epoch); }
-  /// Whether more epochs have passed since memory of the passed ones became idle.
+  /// Whether an epoch has passed since note_collected().
   [[nodiscard]] bool has_news() const noexcept { return passed_ != collected_; }
   void note_collected() noexcept { collected_ = passed_; }
 
@@ -100,7 +100,7 @@ class stream_state : public block_owner {
     thread_cache* present = place.load(std::memory_order_acquire);
     if (present != nullptr) return *present;
     auto made = std::make_unique<thread_cache>();
-    // First, so that a thread that empties caches finds it.
+    // The bit before the cache, so that a thread that empties caches misses none.
     with_cache_ |= std::uint32_t{1} << index;
     if (!place.compare_exchange_strong(present, made.get())) return *present;
     return *made.release();

@@ -50,7 +50,8 @@ class stream_timeline {
   [[nodiscard]] std::optional<stream_state::recorded_fence> fence_for(stream_state& whose,
                                                                       std::uint64_t epoch,
                                                                       const stream_state* caller);
-  /// For each state that lacks one. Adds streams that cannot have one to `without`, if not null.
+  /// For each state that lacks one and has fewer than 16. Adds streams that cannot have one to
+  /// `without`, if not null.
   void record_missing_fences(const state_list& states, const stream_state* caller,
                              std::vector<const stream_state*>* without = nullptr);
   /// Records which epochs have passed. Drops a fence that turns out to be in a capture.
@@ -77,7 +78,7 @@ class stream_timeline {
 
   // Called with the state lock.
   [[nodiscard]] std::deque<stream_state>& states() noexcept { return states_; }
-  /// nullptr if that stream is gone.
+  /// nullptr if no state is that stream's any more. The stream may have been forgotten.
   [[nodiscard]] stream_state* with_id(std::size_t id) noexcept;
 
  private:

@@ -84,18 +84,18 @@ class memory_backend {
 
   backend_traits traits;
 
-  /// As far as that is known.
+  /// The memory that it can create, as far as known.
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
 
-  /// Of the request that calls create() next; nullptr: it has none.
+  /// Sets the supply of the request that calls create() next; nullptr: it has none.
   virtual void use_supply(slab_supply* /*supply*/) noexcept {}
   /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest. Takes
   /// set-aside chunks of these sizes first, oldest first, and creates the rest. Does not wait for
   /// retired memory. Pre: there is one chunk unless traits.moves_chunks.
   /// Throws: out_of_memory, hip_error; then nothing changed.
   virtual void create(std::size_t offset, std::size_t bytes, std::size_t chunk) = 0;
-  /// Waits until memory being released may relieve `shortage`; false if none is being released.
-  /// `seen`: reclaimed_so_far() before the request. Thread-safe.
+  /// Asks holders of idle memory, then waits until memory being released may relieve `shortage`;
+  /// false if none of this helps. `seen`: reclaimed_so_far() before the request. Thread-safe.
   [[nodiscard]] virtual bool reclaim(const out_of_memory& /*shortage*/, std::uint64_t /*seen*/) {
     return false;
   }

@@ -31,8 +31,8 @@ class event_fences final : public fence_source {
   void synchronize() override;
   /// Streams of `device` may use the memory too.
   void add(device_ref device);
-  /// Waits for devices without access whose streams freed memory; if unknown, for all with a
-  /// context.
+  /// Waits for devices without access whose streams freed memory; if these are unknown, for all
+  /// without access that have a context.
   void synchronize_without_access();
 
  private:

@@ -60,7 +60,7 @@ class region_backend final : public device_backend {
   region_options chunks_;
   std::atomic<std::size_t> missing_{0};  // in the last create() that the device refused
   // Also takes chunks of other objects in reclaim(), for the next create(). If addresses pin
-  // memory, it keeps only chunks that the addresses of any object pin.
+  // memory, it keeps only chunks that some object's addresses pin.
   chunk_cache set_aside_;
   region addresses_;
   std::shared_ptr<detached_run> run_;  // of the thread that detached last

@@ -51,7 +51,7 @@ class slab_backend final : public device_backend {
         detail::release_when_unused(std::move(entry.second.memory), std::move(users));
       }
     } catch (const std::bad_alloc&) {
-      // The rest ends with its owner, which waits for its own device only.
+      // The other slabs end with the table, and their end waits for their own device only.
       for (const access_desc& each : rights_.all().entries())
         detail::report_exceptions([&each] { each.device.synchronize(); });
     }

@@ -37,7 +37,7 @@ class slab_supply {
   void forget_refusal() noexcept { refused_.reset(); }
 
   /// The slab of that size that bring() allocated, to be taken; nullptr if there is none. Throws:
-  /// out_of_memory if the upstream refused that size.
+  /// out_of_memory if the upstream refused that size or a smaller one.
   [[nodiscard]] upstream_slab* find(std::size_t bytes);
 
  private:
