@@ -25,7 +25,7 @@ namespace {
 // further parts.
 constexpr std::size_t parts_for_needed = 3;
 constexpr std::size_t parts_for_wanted = 64;
-// Half of the 47 bits that processors give a process.
+// Half of the 2^47 bytes of addresses that processors give a process.
 constexpr std::size_t most_tried = std::size_t{64} * 1024 * GiB;
 
 // The greatest number of addresses seen so far, free and reserved ones together.

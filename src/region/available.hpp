@@ -11,7 +11,8 @@ namespace hipvmm::detail {
 /// Bytes of addresses to reserve if the program names no size. `needed`: the least that the caller
 /// can use; `wanted`: the size that makes it faster. A trial, which is freed at once, shows how
 /// many addresses remain, unless an earlier one has shown enough. Waits for retired memory if
-/// `needed` is not available. Throws: hip_error. Leaves addresses for others, however many come:
+/// `needed` is not available. Throws: hip_error; out_of_memory if captures forbid that wait. Leaves
+/// addresses for others, however many come:
 /// - one part in eight of the remaining addresses is for the program itself;
 /// - with n reservations of the library, the result is at most 1/(n + 3) of the rest, and more than
 ///   `needed` only up to 1/(n + 64) of it. No sum of such shares reaches the rest.

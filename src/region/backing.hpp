@@ -67,11 +67,11 @@ template <class Map>
   return !backings_within(map, offset, bytes).empty();
 }
 
-/// Unmaps mappings in `range` from the highest address to the lowest, because HIP might refuse the
-/// rights of a mapping beside a new hole if it is mapped again. If the range allows that, one call
-/// unmaps 4 to 64 neighbours: fewer are not worth a failed call, which does not say which are still
-/// mapped; more would hold HIP's lock too long. If HIP refuses the call with InvalidValue, each is
-/// unmapped by its own call, or left (`alone`).
+/// Unmaps mappings in `range` from the highest address to the lowest: if HIP refuses one, those
+/// above it are mapped again without a hole below them, because HIP might refuse rights beside a
+/// hole. If the range allows that, one call unmaps 4 to 64 neighbours: fewer are not worth a failed
+/// call, which does not say which are still mapped; more would hold HIP's lock too long. If HIP
+/// refuses the call with InvalidValue, each is unmapped by its own call, or left (`alone`).
 class downward_unmaps {
  public:
   static constexpr std::size_t fewest = 4;
@@ -81,7 +81,7 @@ class downward_unmaps {
   explicit downward_unmaps(const address_range& range, alone single = alone::unmapped) noexcept
       : range_{range}, single_{single} {}
   /// Pre: `next` is below all before.
-  /// Throws: hip_error, but not with alone::left; then `next` or some before are still mapped.
+  /// Throws, but not with alone::left: hip_error; then `next` or some before it are still mapped.
   void add(mapping& next);
   /// Throws: as add().
   void finish();

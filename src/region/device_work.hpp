@@ -15,15 +15,15 @@ namespace hipvmm::detail {
 
 using device_list = std::vector<device_ref>;
 
-/// The devices that may use the memory of several chunks with rights of their own.
+/// The devices that may use some memory; its chunks may differ in owners and rights.
 struct memory_users {
   device_list devices;  // each has a right to some chunk
   device_list owners;   // each has memory of some chunk
 };
 [[nodiscard]] memory_users users_of(const access_map& rights);
 
-/// Every device that may have work on the memory: those with a right, then those that the library
-/// copied to or from an owner without one, see runtime/peer_copies.hpp.
+/// Every device that may have work on the memory: those with a right, then those without one that
+/// a copy of the library named together with an owner, see runtime/peer_copies.hpp.
 [[nodiscard]] device_list devices_of(const memory_users& users);
 
 /// Records in `stream` an event of its device, if that is one of `devices`; empty otherwise. HIP

@@ -69,7 +69,8 @@ class region_sleep final : public sleep_participant {
   /// The offset of the mapping by which each chunk's contents are copied.
   [[nodiscard]] sizes_by_chunk copied_by() const;
   /// Marks the chunks whose own rights give their device no read_write: they open late. Throws:
-  /// std::invalid_argument if the region's rights give it none either.
+  /// std::invalid_argument if the region's rights give it none either, or if it may not read
+  /// contents that are kept.
   void choose_contents(const sleep_plan& plan);
   /// Throws: unsupported if HIP would refuse the rights of a chunk when all are mapped again in the
   /// order of their offsets.

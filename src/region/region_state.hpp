@@ -42,8 +42,8 @@ class region_state final : idle_holder {
   ~region_state();
   region_state& operator=(region_state&&) = delete;
 
-  // Like the functions of region with these names. A commit(), adopt() or extend() that fails may
-  // leave memory in the addresses: then call reclaim_pinned_if_empty().
+  // Like the functions of region with these names. A commit(), adopt(), extend() or rebase() that
+  // fails may leave memory in the addresses: then call reclaim_pinned_if_empty().
   void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk);
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   std::size_t decommit(std::size_t offset, std::size_t bytes, stream_ref stream);
@@ -70,8 +70,9 @@ class region_state final : idle_holder {
   [[nodiscard]] std::vector<exported_fabric_chunk> export_fabric_chunks(std::uint64_t since);
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
   void adopt(std::map<std::size_t, physical_chunk>& chunks);
-  /// Has everything released when the devices with access have passed this point. Returns false,
-  /// nothing done, if the caller must wait for them before it destroys this object.
+  /// Has everything released when the devices with access have passed this point. The region leaves
+  /// its tag in any case. Returns false, nothing retired, if the caller must wait for the devices
+  /// before it destroys this object.
   [[nodiscard]] bool retire_all() noexcept;
   [[nodiscard]] void* base() const noexcept { return addresses->base(); }
   [[nodiscard]] std::size_t max_bytes() const noexcept { return addresses->bytes(); }
@@ -133,7 +134,7 @@ class region_state final : idle_holder {
   /// region has a tag. Throws: as address_reservation.
   [[nodiscard]] address_reservation reserve(std::size_t bytes) const;
   [[nodiscard]] std::shared_ptr<address_range> make_range(address_reservation reserved) const;
-  /// For a new chunk at `offset`, beside the present ones and `additions`.
+  /// The place of a new chunk at `offset`. A budget counts the present chunks and `additions`.
   [[nodiscard]] chunk_place place_at(std::size_t offset,
                                      const backing_map* additions = nullptr) const noexcept;
   /// A chunk that addresses pin (is_pinned()), from the cache, for a gap of `bytes` bytes, of at
@@ -175,7 +176,8 @@ class region_state final : idle_holder {
   enum class rights_for { all, these };
   /// Calls `change(address, bytes)`, which sets rights, for a range that HIP accepts and that
   /// contains the neighbouring mappings of `bytes` bytes at `offset`. Other mappings are in it only
-  /// if they get the same rights. Throws: unsupported if HIP accepts none, see rights_setting.
+  /// if they get the same rights. Throws: hip_error; unsupported if HIP accepts no range, see
+  /// rights_setting.
   template <class Change>
   void change_access(const mapped_ranges& there, std::size_t offset, std::size_t bytes,
                      rights_for which, Change change) const;
@@ -187,7 +189,7 @@ class region_state final : idle_holder {
   };
   using rights_changes = std::vector<rights_change>;
   struct rights_run;
-  /// Neighbours with the same change, if HIP takes several mappings.
+  /// Puts neighbours with the same change into one run if HIP takes several mappings in a call.
   [[nodiscard]] std::vector<rights_run> runs_of(const rights_changes& changes,
                                                 const access_map& next) const;
   void set_run(const rights_run& run, const access_map& before, const access_map& after) const;
@@ -236,8 +238,7 @@ class region_state final : idle_holder {
   void restore_lost() noexcept;
   void map_lost(const std::vector<backing_map::iterator>& lost);
 
-  /// Mappings of all backings in another range, in order. The destructor unmaps those that are
-  /// left.
+  /// Mappings of chunks in another range, by address. The destructor unmaps those that are left.
   struct mapping_list {
     explicit mapping_list(std::shared_ptr<address_range>& of) noexcept : range{of} {}
     ~mapping_list() {
@@ -275,8 +276,8 @@ class region_state final : idle_holder {
   /// range and the ordered chunk, or none if memory is lacking. The order is void in any case.
   [[nodiscard]] backing_map make_ordered(std::size_t offset, std::size_t bytes,
                                          std::size_t largest_chunk);
-  /// Call before the chunks up to `last` are released. Drops the prepared chunk, unless the chunk
-  /// `last` stays: the prepared one is behind it.
+  /// Call before the chunks in front of `last` are released. If `last` is the end, drops the
+  /// prepared chunk, because it would not follow the last one; else only allows prepare() again.
   void drop_prepared_behind(backing_map::const_iterator last);
   /// Has the chunks [first, last) released when `stream` has passed this point. Returns false,
   /// nothing done, if the caller must wait for the stream itself.
@@ -311,8 +312,8 @@ class region_state final : idle_holder {
   owner_process process;
   const std::uint64_t event_id = next_event_id();
   device_ref device;
-  // The first record is of the region's device, the others are of devices that it has or had memory
-  // of, each as it was when the device came in.
+  // The first record is of the region's device, the others are of its stripes and of devices that
+  // it has or had memory of, each as it was when the device came in.
   std::unique_ptr<const memory_strategy> strategy;
   std::size_t granularity;
   access_map rights;

@@ -17,7 +17,7 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// Differs between processes, because an importer may meet one that replaces the one it knew.
+/// Differs between processes, because a new process may replace the one that an importer knew.
 std::uint64_t serials_of_process() noexcept {
   std::uint64_t mixed =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
@@ -111,7 +111,8 @@ exported_range region_state::export_range(std::size_t offset, std::size_t bytes)
 }
 
 void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
-  prefetch.cancel_or_wait();  // first: after a failure reclaim_pinned_if_empty() reads its chunk
+  // First, because reclaim_pinned_if_empty() reads the ready chunk after a failure.
+  prefetch.cancel_or_wait();
   std::size_t end = 0;
   for (const auto& [offset, chunk] : chunks) {
     const std::size_t bytes = chunk.bytes();

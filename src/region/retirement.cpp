@@ -81,8 +81,8 @@ class retirement_queue {
  private:
   using lock_type = std::unique_lock<std::mutex>;
 
-  /// The items that one thread releases. It alone takes items out, so that it may use one while the
-  /// lock is open.
+  /// The items that one thread releases. It alone takes items out, so that it may use one without
+  /// the lock.
   struct lane {
     template <typename Work>
     explicit lane(Work work) : thread{std::move(work)} {}
@@ -261,7 +261,7 @@ bool retirement_queue::wait_for_one(const out_of_memory& shortage, std::uint64_t
   throw out_of_memory{shortage, stuck_text(stuck)};
 }
 
-// The lock is open while HIP and error handlers run: handlers may use the library.
+// HIP and error handlers run without the lock, because handlers may use the library.
 void retirement_queue::release_item(lane& own, retired_list::iterator item, lock_type& lock) {
   lock.unlock();
   item->release();

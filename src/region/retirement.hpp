@@ -73,10 +73,10 @@ struct retired_item {
                                    const chunk_cache& destination, std::optional<event> passed,
                                    device_list using_devices, device_ref owner) noexcept;
 
-/// Frees `allocation` once `mark` has passed, or, without a mark or if HIP does not answer for it,
-/// all work of `devices`. A thread of the library does it, because hipFree waits for the whole
-/// device. Returns false, nothing done, if there is no such
-/// thread: then ~device_allocation waits in the caller.
+/// Frees `allocation` once `mark` has passed; without a mark, or if HIP does not answer for it,
+/// once all work of `devices` has ended. A thread of the library does it, because hipFree waits for
+/// the whole device. Returns false, nothing done, if there is no such thread: then
+/// ~device_allocation waits in the caller.
 [[nodiscard]] bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                                      device_list devices) noexcept;
 /// The same without a mark; if there is no thread, the caller waits.
@@ -115,8 +115,8 @@ void finish_retired(const address_range& range, std::size_t offset, std::size_t 
 /// 1) memory that HIP refused to release or to unmap;
 /// 2) the chunks in chunk_cache::shared(), which costs no wait;
 /// 3) idle memory of other holders, for the taker that `asks` names;
-/// 4) retired memory; if that gave none, chunks that a cache has released since the try, as after
-///   a holder without idle chunks has freed the addresses that pinned them;
+/// 4) retired memory; nothing more if a cache released chunks since the try, as it does if a holder
+///   without idle chunks frees the addresses that pinned them;
 /// 5) memory that HIP refused to free, and whose end may wait for a device.
 template <typename Make>
 auto acquire_with_retry(Make make, const idle_request& asks = {}) -> decltype(make()) {

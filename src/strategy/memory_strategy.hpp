@@ -15,7 +15,8 @@
 
 namespace hipvmm::detail {
 
-/// Whether all devices of a strategy can do a thing; else the first that cannot, and the reason.
+/// Whether the devices of a strategy that matter, all or the first, can do a thing; else the first
+/// that cannot, and the reason.
 class ability {
  public:
   ability() noexcept = default;
@@ -81,7 +82,8 @@ class memory_strategy {
 
   const bool host_reads;      ///< the host reads all that a device may
   const ability peer_copies;  ///< a copy from a peer needs no right of that peer to the target
-  const bool hip_pools_keep_order;  ///< of streams, and a free does not block the host
+  /// HIP's pools keep the order of streams, and their frees do not block the host.
+  const bool hip_pools_keep_order;
 
   const call_prices prices;
 };

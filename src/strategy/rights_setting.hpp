@@ -41,17 +41,18 @@ enum class rights_range {
 };
 
 /// The ranges for which HIP takes rights.
-// ROCm 7.0 to 7.2 take a range only if its length is the sum of the sizes of the first mappings of
-// its reservation, some or all, in the order of heap addresses (ROCm/rocm-systems#2516, #6977;
-// ggml-org/llama.cpp#23900). Two ranges always have such a length: all mappings of a reservation,
-// and any one mapping if all have one size. A call names one mapping if it can, because n calls
-// that each name all would take n * n / 2 grants. It names all only if all get the same rights. On
-// devices that pass the probe tail_access it names all only after HIP has refused the one, as HIP
-// does now and then. This work-around may go when no supported release fails that probe.
+// ROCm 7.0 to 7.2 sort the mappings of a reservation by heap addresses, and take a range only if
+// its length is the sum of the sizes of the first n of them, for some n (ROCm/rocm-systems#2516,
+// #6977; ggml-org/llama.cpp#23900). Two ranges always have such a length: all mappings of a
+// reservation, and any one mapping if all have one size. A call names one mapping if it can,
+// because n calls that each name all would take n * n / 2 grants. It names all only if all get the
+// same rights. On devices that pass the probe tail_access it names all only after HIP has refused
+// the one mapping, as HIP does now and then. This work-around may go when no supported release
+// fails that probe.
 struct rights_setting {
   bool takes_any_mapping;  ///< else only one of a reservation with mappings of one size
-  bool takes_runs;         ///< neighbours by one call, as probed from the first of a reservation on
-  device_ref refusing;     ///< the first device that does not take any mapping, else the first
+  bool takes_runs;         ///< takes neighbours by one call: the probe began at the first mapping
+  device_ref refusing;     ///< the first device that refuses some mappings, else the first
   const std::string* why;  ///< the failure that was seen
 
   /// Whether the first call names the mapping alone. `had_one_size`: all mappings that were ever in
@@ -72,7 +73,7 @@ struct rights_setting {
     const bool may_pass = was_refused ? was_released : there.has_one_size();
     return may_pass ? rights_range::mapping : rights_range::none;
   }
-  /// Whether a mapping that is added to `there` last can get the same rights as all.
+  /// Whether the mapping that was added to `there` last can get the same rights as the others.
   [[nodiscard]] static bool can_add_to(const mapped_sizes& there) noexcept {
     return there.has_one_size() || there.has_no_hole();
   }

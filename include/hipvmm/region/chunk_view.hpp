@@ -46,7 +46,7 @@ struct exported_chunk {
   shareable_handle handle;  ///< owns the descriptor; bytes() is the chunk's size
 };
 
-/// The same as a fabric handle, plain bytes.
+/// As exported_chunk, by a fabric handle, which is plain bytes.
 struct exported_fabric_chunk {
   std::size_t offset;    ///< as chunk_view::offset
   std::uint64_t serial;  ///< as chunk_view::serial

@@ -33,12 +33,12 @@ struct memory_checkpoint {
 ///   complete and on the disk; until then it is path.XXXXXX, which a killed process leaves. It has
 ///   no handles (docs/reference/sleep.md). Contents go through 64 MiB of pinned memory.
 /// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (nothing has changed, but if the last step failed, the flush of the folder, the file is
-/// there): std::logic_error while the tag sleeps;
-/// std::invalid_argument while `stream` is captured, if a chunk that moved has two addresses, or if
-/// a chunk's device may not read it; unsupported if several slots share memory, or the tag has
-/// memory of several devices; std::system_error, before anything is copied if the disk is full or a
-/// file of the process may not be so long (ulimit -f); out_of_memory; hip_error.
+/// Throws (nothing has changed, except if the flush of the folder, the last step, fails: then the
+/// file is there): std::logic_error while the tag sleeps; std::invalid_argument while `stream` is
+/// captured, if a chunk that moved has two addresses, or if a chunk's device may not read it;
+/// unsupported if several slots share memory, or the tag has memory of several devices;
+/// std::system_error (a full disk, and a limit on the length of the process's files (ulimit -f),
+/// are found before anything is copied); out_of_memory; hip_error.
 std::size_t save_checkpoint(const memory_tag& tag, const std::string& path,
                             std::string_view notes = {}, std::optional<stream_ref> stream = {});
 

@@ -31,12 +31,13 @@ region region_at(void* address, device_ref device, std::size_t max_bytes,
 /// - A function that throws has changed nothing. Besides the exceptions that it names: hip_error;
 ///   std::out_of_range beyond max_bytes(); std::invalid_argument for an offset or size that is no
 ///   multiple of granularity(), a stream that is being captured, and a moved-from region;
-///   std::logic_error while region_options::tag sleeps, if it needs or changes memory or rights.
-/// - Pre of functions with a `stream`: all work that uses the bytes is ordered before the call
-///   there.
-/// - move_chunk() maps a chunk at two addresses until end_move(). Until then commit() there,
-///   trim(), extend(), rebase(), and decommit() or move_range() of the chunk throw
-///   std::invalid_argument.
+///   std::logic_error while region_options::tag sleeps, from functions that need or change memory
+///   or rights.
+/// - Pre of functions with a `stream`: that stream orders all work that uses the bytes before the
+///   call.
+/// - move_chunk() maps a chunk at two addresses until end_move(). Until then commit() and adopt()
+///   at the old addresses, trim(), extend(), rebase(), and decommit() or move_range() of the chunk
+///   throw std::invalid_argument.
 class region {
  public:
   /// Reserves `max_bytes` of addresses, rounded up to the granularity, and backs none. If so many
@@ -52,10 +53,11 @@ class region {
   region(region&& other) noexcept;
   region& operator=(region&& other) noexcept;
 
-  /// Backs each gap in [offset, offset + bytes) with one new chunk, or with chunks of
-  /// `largest_chunk` bytes and the rest, and applies the access map. If a chunk of prepare() is in
-  /// the range, takes all of it, which may back more. May wait for retired memory in the range, for
-  /// any if the device is full, and until work sees the new mappings.
+  /// Backs each gap in [offset, offset + bytes) with one new chunk, or with several, cut after
+  /// `largest_chunk` bytes and at the ends of stripes, budgets and reservations, and applies the
+  /// access map. If a chunk of prepare() is in the range, takes all of it, which may back more. May
+  /// wait for retired memory in the range, or anywhere if the device is full, and until work sees
+  /// the new mappings.
   /// Throws: out_of_memory, which names the held bytes; unsupported if the device grants rights
   /// only to chunks of one size and this commit adds another size beside a hole.
   void commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk = one_chunk);
@@ -69,11 +71,11 @@ class region {
   void adopt(std::size_t offset, physical_chunk&& chunk);
   /// All chunks, by offset.
   [[nodiscard]] std::vector<chunk_view> chunks() const;
-  /// Exports the chunks with a serial greater than `since`, by serial. With the last serial of the
-  /// previous list another process adopts only new chunks. A chunk that moved, or whose offset
-  /// rebase() changed, is listed again with a new serial. Lists do not name chunks that were
-  /// released: compare with chunks(). The chunk cache never reuses an exported chunk, and trim()
-  /// does not replace it. Cost: a file descriptor each, until the result ends.
+  /// Exports the chunks with a serial greater than `since`, by serial: if `since` is the last
+  /// serial of the previous list, another process gets only new chunks. A chunk that moved, or
+  /// whose offset rebase() changed, is listed again with a new serial. Lists do not name chunks
+  /// that were released: compare with chunks(). The chunk cache never reuses an exported chunk, and
+  /// trim() does not replace it. Cost: a file descriptor each, until the result ends.
   /// Throws: std::invalid_argument if one was made without region_options::shareable posix_fd or
   /// posix_fd_and_fabric; out_of_memory if no descriptor is left.
   [[nodiscard]] std::vector<exported_chunk> export_chunks(std::uint64_t since = 0);
@@ -87,7 +89,7 @@ class region {
   [[nodiscard]] exported_range export_range(std::size_t offset, std::size_t bytes);
 
   /// Has a background thread make the chunk that begins at the end of the last one, of `bytes`
-  /// bytes or as many as fit there; `bytes` is at most max_bytes(). Does nothing while a chunk is
+  /// bytes or as many as fit there; `bytes` is at most max_bytes(). Makes none while a chunk is
   /// ready or under way, while retired chunks are mapped in the region, and after a failure until
   /// the next call that adds, moves or releases chunks.
   /// - A commit() that reaches the chunk takes all of it, or makes it if the thread has not begun.
@@ -117,11 +119,12 @@ class region {
   ///   empty_policy.
   /// - Rights and region_options::placement stay. Each moved chunk has a new serial. A process that
   ///   imported the old one keeps that memory, and no longer shares the bytes.
-  /// Pre: `stream` is of a device with access, and no work is submitted before the call returns.
-  /// Throws: std::invalid_argument if the range cuts a chunk, or if `to` is a device without
-  /// read_write or the rights to a chunk give none to its device or to `to`; unsupported, with the
-  /// link, if a device with access does not reach `to`, and if such chunks cannot be there;
-  /// out_of_memory.
+  /// Pre: `stream` is of a device with access, and no other work that uses the bytes is submitted
+  /// before the call returns.
+  /// Throws: std::invalid_argument if the range cuts a chunk, if `to` is a device without
+  /// read_write, or if a chunk gives its own device or `to` no right; unsupported, with the link,
+  /// if a device with access does not reach `to`, and if chunks of this kind
+  /// (region_options::memory, shareable) cannot be made there; out_of_memory.
   std::size_t move_range(std::size_t offset, std::size_t bytes, memory_location to,
                          stream_ref stream);
 
@@ -131,17 +134,17 @@ class region {
   /// Moves the chunk that begins at `from`, with its bytes and rights, to [to, to + its bytes),
   /// while work may go on using it. The mapping at `from` stays, with its rights, until
   /// end_move(from). Until then prepare() does nothing, and nothing else is backed there.
-  /// Throws: std::invalid_argument unless a chunk begins at `from` and the target is free
-  /// addresses; unsupported unless can_move_chunks().
+  /// Throws: std::invalid_argument unless a chunk begins at `from` and the target addresses are
+  /// free; unsupported unless can_move_chunks().
   void move_chunk(std::size_t from, std::size_t to);
   /// Unmaps the mapping that move_chunk() left at `from`. Pre: nothing in flight uses the bytes by
   /// these addresses. Throws: std::invalid_argument if none was left there.
   void end_move(std::size_t from);
 
   /// Sets the right of `device` to all bytes backed now and later; every other right stays.
-  /// - ROCm 7.14 to 10.0: waits for work under way that may use the bytes, because it might access
-  ///   wrong pages meanwhile. Work that other threads submit during the call might do that too: the
-  ///   call does not wait for it.
+  /// - From ROCm 7.14 on waits for work under way that may use the bytes, because it might access
+  ///   wrong pages meanwhile (a defect of 7.14 to 10.0). Work that other threads submit during the
+  ///   call might do that too: the call does not wait for it.
   /// Pre: if `device`, which may be the owner, loses a right, no work of it in flight needs that
   /// right, because HIP removes the right at once and notifies no device.
   /// Throws: as access_map::set.
@@ -157,8 +160,8 @@ class region {
   /// A device that gets a right must reach the devices of the placement and of these chunks, not
   /// those of other chunks.
   /// Throws: as grant(); std::invalid_argument, which names the bounds, if the range cuts a chunk
-  /// or has a hole; unsupported if the device grants rights only to chunks of one size and these
-  /// have several.
+  /// or has a hole; unsupported if the device grants rights only to chunks of one size and the
+  /// region has several sizes.
   void set_access(std::size_t offset, std::size_t bytes, const access_list& rights);
   /// The right of `device` to chunks backed next, and to all chunks without rights of their own.
   [[nodiscard]] access_right access(device_ref device) const noexcept;
@@ -184,11 +187,11 @@ class region {
   ///   and no other process may use the chunk (physical_chunk::shared()).
   std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
 
-  /// Releases everything once all work that the devices with access have now is done. The region is
+  /// Releases everything once all present work of the devices with access is done. The region is
   /// then as moved from. A thread of the library waits for these devices; only while the process
   /// exits, or if no thread can be started, the call waits itself. The wait ends stream captures
-  /// under way there with an error. There is none after trim(0, stream), except on ROCm 6.1 to 6.4
-  /// if that has not re-reserved the addresses (empty_policy). The error handler gets later
+  /// under way there with an error. After trim(0, stream) nothing waits, except on ROCm 6.1 to 6.4
+  /// if the trim has not re-reserved the addresses (empty_policy). The error handler gets later
   /// failures.
   /// Pre: other devices' work that uses the bytes is done, or was submitted by copy_peer_async().
   /// If it is neither, first call trim(0, stream) in its stream.
@@ -210,10 +213,10 @@ class region {
   /// before `from`, `max_bytes` is zero, or `commit_bytes` is above `max_bytes`; as commit().
   void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
 
-  /// Start of the reserved addresses. rebase() changes it, and extend() may, which returns whether
-  /// it did. If memory returns only with its addresses (empty_policy), so may a call that leaves
-  /// nothing backed, move_range(), trim() that replaces, and a commit() or adopt() that fails while
-  /// nothing is backed.
+  /// Start of the reserved addresses. rebase() changes it; extend() may, and returns whether it
+  /// did. If memory returns only with its addresses (empty_policy), these may change it too: a call
+  /// that leaves nothing backed, move_range(), trim() that replaces, and a commit(), adopt(),
+  /// extend() or rebase() that fails while nothing is backed.
   [[nodiscard]] void* base() const noexcept;
   /// Reserved bytes; may be less than the constructor requested.
   [[nodiscard]] std::size_t max_bytes() const noexcept;

@@ -28,7 +28,7 @@ enum class empty_policy {
   keeps_addresses,  ///< base() is constant; memory is released with the region
 };
 
-/// The memory of a growable vector or a pool on a device without virtual memory that passes the
+/// The memory of a growable vector or a pool on a device that lacks virtual memory or fails the
 /// probes (capability::path() is memory_path::fallback). A region throws unsupported there.
 enum class without_vmm {
   use_hip_malloc,  ///< a vector holds one allocation and copies when it grows; a pool has slabs
@@ -48,26 +48,27 @@ struct region_options {
   /// work of the owner, it also waits for work of the named devices.
   access_list access = {};
   /// The devices on which commit() and prepare() make chunks.
-  /// - Striped: the region's device must be one of them. Each gets read_write, so every two must
-  ///   reach each other. Stripes are counted from the first base: rebase() changes no chunk's
-  ///   device, and a chunk that move_chunk() moves or trim() replaces stays on its device.
+  /// - Striped: the region's device must be one of them. Each gets read_write unless `access` names
+  ///   it; each device with a right must reach all stripes. Stripes are counted from the first
+  ///   base: rebase() changes no chunk's device, and a chunk that move_chunk() moves or trim()
+  ///   replaces stays on its device.
   /// - Spilled: the budget is a multiple of the device's granularity; `shareable` must be none.
   chunk_placement placement = {};
-  /// The kind of all chunks, also those by which move_range() and trim() replace others. If a
-  /// device makes no uncached chunks, or they would be memory of the host, the region is
-  /// unsupported.
+  /// The kind of the chunks that growth makes; move_range() and trim() replace a chunk by one of
+  /// its own kind. For uncached, the constructor throws unsupported if a device makes no such
+  /// chunks, or if the placement spills to the host.
   chunk_memory memory = chunk_memory::standard;
   /// The tag by which suspend() releases the memory while the addresses stay. Exported chunks
   /// cannot sleep.
   std::optional<memory_tag> tag = {};
   /// Registers each chunk with a communication library and deregisters it before the unmap, also in
-  /// threads of the library: the region keeps it until all chunks are unmapped. A vector without
-  /// chunks throws unsupported if it is set.
+  /// hipvmm's threads: the region keeps the registrar until all chunks are unmapped. A vector
+  /// without chunks throws unsupported if there is one.
   std::shared_ptr<memory_registrar> registrar = {};
 };
 
-/// The treatment by region::trim() of a chunk that begins before the new end and reaches beyond it,
-/// because HIP unmaps whole chunks only.
+/// HIP unmaps whole chunks only. So region::trim() treats a chunk that begins before the new end
+/// and reaches beyond it in one of these ways.
 enum class tail_chunk {
   keep,     ///< it stays; no wait is needed
   replace,  ///< a smaller one replaces it, and trim waits for the copy of the bytes that stay

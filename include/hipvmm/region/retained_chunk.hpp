@@ -22,8 +22,8 @@ struct retained_chunk {
 /// - The owner may unmap its side, and map other memory there, without notice. Keep the chunk while
 ///   it is mapped, as region::adopt() does: then no region of this process gives the memory to
 ///   others. If the owner is a pool, keep the block too, because the pool reuses its chunks.
-/// Cost: a few calls of HIP. On CUDA, which reports the bounds of a whole reservation, two for each
-/// granule of a chunk that has neighbours there.
+/// Cost: a few calls of HIP. On CUDA, which reports the bounds of a whole reservation, up to four
+/// more for each granule of a chunk that has neighbours there.
 /// Pre: the chunk stays mapped there until the call returns. On CUDA a chunk that is mapped several
 /// times in one reservation is found at the wrong size.
 /// Throws: std::invalid_argument, with the address, if no chunk is mapped there, as in memory of

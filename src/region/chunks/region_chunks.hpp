@@ -88,12 +88,12 @@ class refused_mappings {
   refused_unmaps::list entries_;
 };
 
-/// Those partly in [offset, offset + bytes).
+/// Takes out those that are partly in [offset, offset + bytes).
 [[nodiscard]] refused_mappings take_refused(region& from, std::size_t offset,
                                             std::size_t bytes) noexcept;
 
-/// Takes out the chunk that begins at `offset`. Pre: nothing in flight uses it. Throws:
-/// std::invalid_argument unless a chunk begins there; std::bad_alloc.
+/// Takes out the chunk that begins at `offset`, and releases a prepared one. Pre: nothing in flight
+/// uses it. Throws: std::invalid_argument unless a chunk begins there; hip_error; std::bad_alloc.
 [[nodiscard]] detached_chunk detach_chunk(region& from, std::size_t offset);
 /// The same for the mapping that region::move_chunk() left at `offset`, instead of end_move().
 [[nodiscard]] detached_chunk detach_old_mapping(region& from, std::size_t offset);
@@ -105,7 +105,7 @@ void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t t
 /// As region::adopt(), by offset, all or none. Neighbours get their rights by one call.
 void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 
-/// Another owner of the chunk that begins at `offset`, to be adopted at another one: see
+/// Another owner of the chunk that begins at `offset`, to be adopted at a second offset: see
 /// reference_to(). Throws: std::invalid_argument unless a chunk begins there; std::bad_alloc.
 [[nodiscard]] physical_chunk reference_chunk(region& of, std::size_t offset);
 
@@ -116,7 +116,7 @@ void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
 
 /// Lets commit() back a gap with pinned chunks of the cache (is_pinned()) before it creates one:
-/// several smaller ones or one that is up to an eighth larger, of any size if the device is full.
+/// several smaller ones, or one up to an eighth larger; if the device is full, one still larger.
 /// For a region that is backed from one offset on without holes.
 void use_pinned_chunks(region& of);
 

@@ -30,7 +30,8 @@ class host_bytes {
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     return offset < end() ? block_of(offset)->end - offset : no_bound;
   }
-  /// Bytes from the start of the block with byte `end` - 1 to `end`; if there is none, the same.
+  /// Bytes from the start of the block with byte `end` - 1 to `end`; without such a block, the
+  /// greatest number.
   [[nodiscard]] std::size_t longest_before(std::size_t end) const noexcept {
     return end <= this->end() ? end - block_of(end - 1)->start : no_bound;
   }

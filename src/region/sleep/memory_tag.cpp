@@ -311,10 +311,10 @@ void tag_state::wake(member& one, slow_copies& slow, memory_to_make& left) {
   std::size_t from = 0;  // in the saved bytes
   std::size_t done = 0;  // of *next
   const std::size_t all = bytes_of(one.contents);
-  // The thread of slow.jobs makes copies that block. It also makes those to one device from pinned
-  // memory that is freed block by block: then few are under way at a time, because a driver that
-  // frees pinned memory waits for copies. All others are submitted at once, because kept memory is
-  // not freed, and each of several devices has its link.
+  // The thread of slow.jobs makes copies that block. If all go to one device from pinned memory
+  // that is freed block by block, it makes these too, few at a time, because a driver that frees
+  // pinned memory waits for the copies under way. All others are submitted at once, because kept
+  // memory is not freed, and each of several devices has its link.
   const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && one.bytes_kept == 0);
   one.marks.clear();
   auto zeros = one.zeros.begin();

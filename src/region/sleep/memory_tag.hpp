@@ -70,7 +70,9 @@ struct chunks_that_stay_mapped {
   std::size_t bytes = 0;                   ///< of memory, which several ranges may show
 };
 
-/// A carrier of a tag. The tag calls the same step of all carriers before the next step of any:
+/// A carrier of a tag. The tag calls a step of all carriers before the next step of any, but two
+/// pairs of steps carrier by carrier: `staying` with `contents` or `held_bytes`, and
+/// `finish_waking` with `be_awake`.
 ///
 ///   call                 steps in their order                      after a failure
 ///   -------------------  ----------------------------------------  ----------------------------
@@ -83,7 +85,8 @@ struct chunks_that_stay_mapped {
 ///                        finish_waking, be_awake
 ///   resume() if torn     map_again, be_awake                       nothing: it sleeps, torn
 ///   save_checkpoint()    prepare_to_sleep, wait_for_work (*),      be_awake
-///                        staying, contents, be_awake
+///                        contents, staying, be_awake
+///   prepare_suspend()    staying, contents                         nothing
 ///   bytes_to_evict()     held_bytes, staying                       nothing
 ///   a carrier is made    begin_asleep, if the tag sleeps
 ///
@@ -116,20 +119,21 @@ class sleep_participant {
     each_asleep([&sum](memory_location, std::size_t bytes) { sum += bytes; });
     return sum;
   }
-  /// By address, with the parts that stay mapped; before prepare_to_sleep(), which may release
-  /// some, possibly more. Throws: std::bad_alloc.
+  /// All contents by address, also of parts that stay mapped. May be more before
+  /// prepare_to_sleep(), which may release some. Throws: std::bad_alloc.
   [[nodiscard]] virtual std::vector<sleeping_range> contents() = 0;
   /// Throws: std::bad_alloc.
   [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
-  /// Unmaps all, from the highest address to the lowest, each part when `saved` has returned for
-  /// it, and keeps the chunks. Throws: hip_error, and as `saved`.
+  /// Unmaps all that sleeps, from the highest address to the lowest, each part when `saved` has
+  /// returned for it, and keeps the chunks. Throws: hip_error, and as `saved`.
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
   /// Throws: out_of_memory, hip_error, which name what is not mapped; a later call goes on.
   virtual void map_again() = 0;
   /// Releases the unmapped memory.
   virtual void finish_suspend() noexcept = 0;
 
-  /// Reserves the addresses that finish_suspend() lost. Throws: out_of_memory, which names them.
+  /// Reserves the addresses that finish_suspend() lost. Throws: out_of_memory, which names them;
+  /// hip_error if HIP has forgotten them.
   virtual void reacquire_addresses() = 0;
   /// Makes the memory again and maps it, and calls `each` for each part. Subtracts its bytes from
   /// `left`; a request that lacks memory asks others for all that is left. Throws: as resume(), and
@@ -152,9 +156,9 @@ void require_awake_at(const void* address, const char* function);
 /// Shared by copies of a memory_tag. Calls that change carriers have the turn, one at a time.
 class tag_state {
  public:
-  /// A point after some copies of one member: in suspend() those of memory from the next mark's
-  /// `end` to this one's, because copies go downwards; in resume() those of all saved bytes before
-  /// the offset `until`, without `events`.
+  /// A point after some copies of one member. In suspend(), which copies downwards, it is after
+  /// those of memory below `end`, down to the next mark's `end`. In resume() it is after those of
+  /// the saved bytes before the offset `until`, and has no `events`.
   struct copies_mark {
     const std::byte* end;
     std::vector<event> events;
@@ -308,7 +312,7 @@ class tag_state {
   // A resume() failed when some contents were on the device alone: asleep, but all is mapped.
   bool is_half_resumed_ = false;
   std::atomic<bool> restores_nothing_{false};  // of the last suspend() or evict()
-  bool keeps_streams_ = false;                 // of the copies, until the next turn
+  bool keeps_streams_ = false;                 // of the copies, until the next suspend()
 };
 
 /// Of one object in a tag, or in none.

@@ -23,8 +23,8 @@ class sleep_plan {
   }
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
-  /// Whether suspend() waits for work that may use the memory. If it does not, no work uses the
-  /// memory; if released memory still waits for work, a region then refuses to sleep, and a pool
+  /// Whether suspend() waits for work that may use the memory. If not, no work uses the memory, but
+  /// memory released before may still wait for work: then a region refuses to sleep, and a pool
   /// keeps that memory.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }

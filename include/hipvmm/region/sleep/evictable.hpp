@@ -18,8 +18,8 @@ namespace hipvmm {
 struct evictable_options {
   /// Lower ones are evicted first, and of one priority the least recently used.
   int priority = 0;
-  /// The place of evicted contents, and ranges treated otherwise; no stream. `pinned_kept` keeps a
-  /// copy: if nothing was written since the last return, an eviction copies nothing.
+  /// The place of evicted contents, and ranges with another action; names no stream. `pinned_kept`
+  /// keeps a copy: if nothing was written since the last return, an eviction copies nothing.
   suspend_options storage{sleep_storage::pinned_kept};
   /// If set, evictions keep nothing, and `fill` writes the contents by work in the stream each time
   /// memory has returned. It may make calls that need the memory; use(), done() and prefetch() of

@@ -82,11 +82,11 @@ class memory_tag {
 /// memory again that was unmapped already, the tag counts as asleep with all of its memory, and
 /// resume() maps it):
 /// - std::invalid_argument if a region has a chunk that others may use (exported, imported,
-///   retained), or that is mapped at two addresses; if contents are kept and the device of a chunk
-///   has no right to it, or read_write neither to it nor by the region's rights; while the stream
-///   is captured; for a
-///   range that is null, empty, overlaps another, is not backed memory of one object of the tag, or
-///   has a part of a chunk that is mapped at several addresses.
+///   retained), or that is mapped at two addresses; if a chunk's device has no right to it, or
+///   neither the chunk's own rights nor the region's give that device read_write (a chunk of
+///   keep::nothing alone needs neither, one of keep::zeros alone not the first); while the stream
+///   is captured; for a range that is null, empty, overlaps another, is not backed memory of one
+///   object of the tag, or has a part of a chunk that is mapped at several addresses.
 /// - unsupported if the memory would not return, or HIP could not map it again, as beside some
 ///   chunks that stay: docs/reference/sleep.md#what-is-refused.
 /// - out_of_memory if the host has no room for the contents; std::system_error if the folder takes
@@ -97,8 +97,8 @@ std::size_t suspend(const memory_tag& tag, keep what, const suspend_options& opt
 std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
                     sleep_storage storage = sleep_storage::pinned);
 
-/// Pins now the memory of the host that suspend() with the same arguments would pin, which then
-/// only copies, and pins more only for memory that is backed in between. Returns the bytes that the
+/// Pins now the memory of the host that suspend() with the same arguments would pin. That call then
+/// only copies; it pins more only for memory that was backed in between. Returns the bytes that the
 /// tag has then (tag_statistics::bytes_on_host). A later call makes or frees the difference;
 /// keep::nothing frees all. The next suspend() to pinned memory uses it, also after one that
 /// failed, and resume() frees it unless the storage was sleep_storage::pinned_kept. Waits for no

@@ -28,9 +28,9 @@ struct suspend_range {
 
 /// The place of contents while their memory sleeps.
 enum class sleep_storage {
-  /// Pages that hipHostRegister pins (below 8 MiB, and if HIP refuses, memory of hipHostMalloc):
-  /// copies run at the speed of the link. resume() frees it, which on CUDA ends a stream capture
-  /// under way with an error.
+  /// Pages that hipHostRegister pins, or memory of hipHostMalloc: below 8 MiB, if HIP refuses, and
+  /// if less than eight times the bytes are free. Copies run at the speed of the link. resume()
+  /// frees it, which on CUDA ends a stream capture under way with an error.
   pinned,
   pageable,  ///< memory of operator new, which the system may swap out: copies are slower
   /// As pinned, but resume() leaves it, and the streams of the copies, to the next suspend() to
@@ -50,8 +50,8 @@ struct suspend_options {
   std::optional<stream_ref> stream = {};
   /// For sleep_storage::file: on a local disk, to be written by the process.
   std::string folder = {};
-  /// Exceptions to `keep`: each of backed memory of one object of the tag, and no byte in two. In a
-  /// pool, only bytes of allocated blocks count.
+  /// Bytes with another action than the call's `what`: each range is backed memory of one object
+  /// of the tag, and no byte is in two. In a pool, only bytes of allocated blocks count.
   std::vector<suspend_range> ranges = {};
 };
 
