@@ -88,7 +88,7 @@ class memory_tag {
 ///   is captured; for a range that is null, empty, overlaps another, is not backed memory of one
 ///   object of the tag, or has a part of a chunk that is mapped at several addresses.
 /// - unsupported if the memory would not return, or HIP could not map it again, as beside some
-///   chunks that stay: docs/reference/sleep.md#what-is-refused.
+///   chunks that stay: "What is refused" of docs/reference/sleep.md.
 /// - out_of_memory if the host has no room for the contents; std::system_error if the folder takes
 ///   no file or a write fails, and, before anything is copied, if its disk is full or a file of the
 ///   process may not be so long (ulimit -f).
