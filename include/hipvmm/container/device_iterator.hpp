@@ -11,7 +11,7 @@ namespace hipvmm {
 
 /// A random access iterator over elements in device memory. It converts to T*, for kernels and
 /// copies. Only device code can dereference it: range-for loops and std algorithms in host code do
-/// not compile, where a T* would crash. Thrust's algorithms for host compilers take data().
+/// not compile; with a T* they would crash. Thrust's algorithms for host compilers take data().
 template <typename T>
 class device_iterator {
  public:

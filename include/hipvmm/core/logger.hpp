@@ -13,7 +13,7 @@ enum class log_level { trace, debug, info, warn, error, critical, off };
 
 /// The debug log: lines about the library's memory operations. Any thread may call it.
 /// - Lines are appended to the file that HIPVMM_DEBUG_LOG_FILE or else hipMM's RMM_DEBUG_LOG_FILE
-///   names, whose folders are made. Without a name they go to standard error.
+///   names; the logger makes its folders. Without a name they go to standard error.
 /// - Levels below CMake's HIPVMM_LOGGING_LEVEL (by default trace and debug) are not compiled in.
 /// - The initial level is info with a file (or CMake's HIPVMM_RMM, as in hipMM) and off without
 ///   one, because failures already reach the program as exceptions or by its error handler.

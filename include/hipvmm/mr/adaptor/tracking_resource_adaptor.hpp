@@ -16,7 +16,7 @@ namespace hipvmm::mr {
 /// - memory deallocated with a wrong size; it is forwarded with the right one;
 /// - memory that is not in the list; it is forwarded unchanged;
 /// - when the adaptor ends, memory still allocated; it stays the upstream's.
-/// Cost: a table by address, whose parts have locks of their own; some microseconds for a stack.
+/// Cost: a table by address, in parts with a lock each; some microseconds for a stack.
 class tracking_resource_adaptor final : public resource_adaptor {
  public:
   struct allocation_info {
