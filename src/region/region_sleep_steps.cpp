@@ -294,7 +294,7 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
     std::size_t& left_there = left.bytes.at(one.where.device());
     fresh.chunk = acquire_with_retry(
         [&, &of = region_] { return of.acquire(one.where, one.bytes, one.memory); },
-        {.bytes = left_there > one.bytes ? region_.not_cached(left_there) : 0,
+        {.bytes = left_there > one.bytes ? region_.not_cached(one.where, left_there) : 0,
          .evicts_until = left.evicts_until});
     left_there -= one.bytes;
   };

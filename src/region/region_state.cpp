@@ -165,7 +165,7 @@ physical_chunk region_state::make_chunk(const address_range& range, std::size_t 
   if (place.where.device() && options.memory == chunk_memory::standard &&
       (cache().byte_limit() != 0 || strategy->pins(*place.where.device())))
     asks = {.taker = &cache(), .chunk_bytes = bytes, .shareable = options.shareable};
-  if (bytes < gap && options.placement.is_one_device()) asks.bytes = not_cached(gap);
+  if (bytes < gap && options.placement.is_one_device()) asks.bytes = not_cached(place.where, gap);
   static_cast<void>(attempt([&] { kept = acquire_with_retry(acquire_new, asks); },
                             [&](const shortage&) {
                               kept = take_pinned(place.where, bytes, room);

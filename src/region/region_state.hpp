@@ -98,6 +98,8 @@ class region_state final : idle_holder {
   /// thread has taken them meanwhile, a warning names `subject`. Throws: hip_error if HIP has
   /// forgotten them.
   void free_for_a_moment(const char* subject);
+  /// Reserves them again if they were lost. Throws: out_of_memory while others hold them.
+  void require_addresses();
   /// Releases memory that a failed growth left in addresses, if these have no mapping.
   void reclaim_pinned_if_empty() noexcept {
     if (backings.empty() && old_mappings.empty() && prefetch.ready().empty() &&
@@ -146,9 +148,10 @@ class region_state final : idle_holder {
   [[nodiscard]] physical_chunk make_chunk(const address_range& range, std::size_t offset,
                                           std::size_t bytes, const chunk_place& place,
                                           std::size_t gap, bool is_last_gap) const;
-  /// Of `bytes` bytes of new chunks, those that the cache lacks.
-  [[nodiscard]] std::size_t not_cached(std::size_t bytes) const {
-    return bytes - std::min(bytes, cache().statistics(device).bytes);
+  /// Of `bytes` bytes of new chunks there, those that the cache lacks.
+  [[nodiscard]] std::size_t not_cached(memory_location where, std::size_t bytes) const {
+    if (!where.device()) return bytes;
+    return bytes - std::min(bytes, cache().statistics(*where.device()).bytes);
   }
   static void require_host_chunks(const char* what, const memory_strategy& devices,
                                   handle_type shareable, memory_location where);

@@ -120,6 +120,7 @@ void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
     end = offset + bytes;
   }
   if (chunks.empty()) return;
+  require_addresses();
   const std::size_t start = chunks.begin()->first;
   drop_prepared();
   if (shares_addresses()) finish_retired(*addresses, start, end - start);

@@ -102,13 +102,17 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
   }
 }
 
-void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
-  require_none_left_behind("commit", offset, bytes);
-  prefetch.cancel_or_wait();
+void region_state::require_addresses() {
   if (addresses->is_lost() && !addresses->take_back())
     throw out_of_memory{exhausted::addresses, device.ordinal(), max_bytes(), 0,
                         "others hold the addresses at " + address_text(base()) +
                             ", which were freed while nothing was backed so that memory returned"};
+}
+
+void region_state::commit(std::size_t offset, std::size_t bytes, std::size_t largest_chunk) {
+  require_none_left_behind("commit", offset, bytes);
+  prefetch.cancel_or_wait();
+  require_addresses();
   std::optional<adoption> adopted;
   if (has_backing_within(prefetch.ready(), offset, bytes)) adopted.emplace(*this);
   backing_map additions = make_ordered(offset, bytes, largest_chunk);
@@ -174,6 +178,7 @@ void region_state::end_move(std::size_t from) {
 }
 
 bool region_state::extend_in_place(std::size_t max_bytes, std::size_t commit_bytes) {
+  if (addresses->is_lost() && !addresses->take_back()) return false;
   bool has_grown = false;
   const auto append = [&] {
     address_reservation behind{max_bytes - addresses->bytes(), 0, addresses->end()};
@@ -256,7 +261,7 @@ void region_state::prepare(std::size_t bytes, prefetch_level how) {
   const std::size_t from = end();
   // The worker would have to wait for retired chunks.
   if (bytes == 0 || from == max_bytes() || !prefetch.is_idle() || shares_addresses() ||
-      !old_mappings.empty())
+      !old_mappings.empty() || addresses->is_lost())
     return;
   const chunk_place place = place_at(from);
   prefetch.submit(

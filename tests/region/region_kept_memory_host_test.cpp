@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory that the driver returns only with its addresses, if growth fails.
+#include "region/chunks/region_chunks.hpp"
 #include "region/region_test.hpp"
 #include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
@@ -49,6 +50,62 @@ HIPVMM_TEST_CASE_IN("region: where addresses hold memory none stays of commits t
         it.region.adopt(0, physical_chunk{first_device, 2 * granule()});
       },
       unchanged, committed);
+}
+
+void takes_back_lost_addresses() {
+  const std::size_t bytes = 4 * granule();
+  const auto commits = [](region& one) { one.commit(0, granule()); };
+  const auto adopts = [](region& one) { one.adopt(0, physical_chunk{first_device, granule()}); };
+  const auto extends = [&](region& one) { one.extend(2 * bytes, granule()); };
+  const std::vector<std::function<void(region&)>> calls{commits, adopts, extends};
+  for (const auto& maps : calls) {
+    region one{first_device, bytes, {.when_empty = empty_policy::keeps_addresses}};
+    void* const base = one.base();
+    commits(one);
+    static_cast<void>(one.decommit(0, granule()));
+    drain_retired_memory();
+    {
+      error_recorder reported;
+      const planned_fault fault{"hipMemAddressReserve", 1, hipErrorOutOfMemory};
+      detail::return_pinned_memory(one);
+    }
+    {
+      const address_reservation others{bytes, 0, base};
+      REQUIRE(others.get() == base);
+      one.prepare(granule(), prefetch_level::mapped);
+      CHECK(one.cancel_or_wait() == 0);
+      CHECK(one.failed_preparations() == 0);
+      if (&maps == &calls.back()) {
+        maps(one);
+        CHECK(one.base() != base);
+        continue;
+      }
+      try {
+        maps(one);
+        FAIL_CHECK("others hold the addresses");
+      } catch (const out_of_memory& error) {
+        CHECK(error.resource() == exhausted::addresses);
+        CHECK(std::string{error.what()}.find("others hold the addresses at 0x") !=
+              std::string::npos);
+      }
+      CHECK(one.committed_bytes() == 0);
+    }
+    maps(one);
+    CHECK(one.base() == base);
+    const stream own{first_device};
+    write_tags(one, 0, 1, 7, own);
+    check_tags(one, 0, 1, 7, own);
+  }
+}
+
+HIPVMM_TEST_CASE_IN("region: each call that maps takes back addresses that it has lost",
+                    under("rocm-6.4", kept_memory)) {
+  takes_back_lost_addresses();
+}
+
+HIPVMM_TEST_CASE_IN("region: where reservations join, lost addresses are taken back too",
+                    under("strict", kept_memory)) {
+  takes_back_lost_addresses();
 }
 
 HIPVMM_TEST_CASE_IN("chunk_cache: one that ends leaves memory that addresses hold to others",
