@@ -15,13 +15,21 @@
 namespace hipvmm::mr {
 namespace {
 
+/// Bytes that a block of `block_size` bytes occupies.
+std::size_t bytes_held_by(std::size_t block_size) {
+  return block_size <= pool::largest_small_block ? pool::classes.bytes[pool::classes.of(block_size)]
+                                                 : block_size;
+}
+
 std::size_t size_of_blocks(std::size_t block_size, std::size_t count) {
-  if (block_size == 0 || count == 0 || block_size > pool::most_upstream_addresses / count)
+  constexpr std::size_t most = pool::most_upstream_addresses;
+  const std::size_t rounded = align_up(std::min(block_size, most + 1), pool::block_allocator::unit);
+  if (block_size == 0 || count == 0 || bytes_held_by(rounded) > most / count)
     throw std::invalid_argument{"fixed_size_resource: " + std::to_string(count) + " blocks of " +
                                 std::to_string(block_size) +
                                 " bytes; there must be some, and not more than " +
-                                format_bytes(pool::most_upstream_addresses)};
-  return align_up(block_size, pool::block_allocator::unit);
+                                format_bytes(most) + " in all"};
+  return rounded;
 }
 
 std::string describe_blocks(const pool_statistics& now, std::size_t) {
@@ -35,9 +43,7 @@ fixed_size_resource::fixed_size_resource(memory_resource* upstream, std::size_t 
                                          std::size_t blocks_to_preallocate)
     : resource_adaptor{"fixed_size_resource", upstream},
       block_size_{size_of_blocks(block_size, blocks_to_preallocate)},
-      held_bytes_{block_size_ <= pool::largest_small_block
-                      ? pool::classes.bytes[pool::classes.of(block_size_)]
-                      : block_size_} {
+      held_bytes_{bytes_held_by(block_size_)} {
   const std::size_t slab = held_bytes_ * blocks_to_preallocate;
   state_ = std::make_unique<pool_state>(
       pool_messages{"fixed_size_resource", "the upstream", describe_blocks},

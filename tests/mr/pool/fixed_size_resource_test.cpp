@@ -57,6 +57,9 @@ TEST_CASE("sub-allocators: bad arguments are refused by name") {
                        std::invalid_argument);
   CHECK_THROWS_WITH_AS(binning_resource{nullptr}, doctest::Contains("binning_resource"),
                        std::invalid_argument);
+  // Blocks of one byte hold 256.
+  CHECK_THROWS_WITH_AS(fixed_size_resource(&below, 1, std::size_t{1} << 35),
+                       doctest::Contains("34359738368 blocks of 1 bytes"), std::invalid_argument);
   CHECK_THROWS_WITH_AS(arena_resource(&below, 255), doctest::Contains("arena_size of 255"),
                        std::invalid_argument);
   CHECK_THROWS_AS(fixed_size_resource(&below, 0), std::invalid_argument);

@@ -171,15 +171,19 @@ std::optional<std::size_t> slow_path::wait_for_all_streams() {
   stream_state& freed = blocks_.streams.all_streams();
   for (int i = 0; i < most_waits; ++i) {
     std::uint64_t epoch = 0;
+    bool has_passed = false;
     {
       const state_lock lock{blocks_.mutex};
       const block* const found = blocks_.index.best_fit(freed, request_.bytes, request_.alignment);
-      if (found == nullptr || freed.has_passed(found->epoch)) return std::nullopt;
+      if (found == nullptr) return std::nullopt;
       epoch = found->epoch;
+      has_passed = freed.has_passed(epoch);
     }
-    const auto known = blocks_.streams.fence_for(freed, epoch, &user_);
-    if (!known || !turn_.wait_for(*known->point)) return std::nullopt;
-    blocks_.with_lock([&] { freed.note_passed(known->epoch); });
+    if (!has_passed) {
+      const auto known = blocks_.streams.fence_for(freed, epoch, &user_);
+      if (!known || !turn_.wait_for(*known->point)) return std::nullopt;
+      blocks_.with_lock([&] { freed.note_passed(known->epoch); });
+    }
     static_cast<void>(maintenance_.collect_reusable(states_, true));
     if (const auto found = take_own(pool_source::waited)) return found;
   }

@@ -396,6 +396,22 @@ TEST_CASE("pool: memory for all streams is idle") {
   CHECK(pool.take(1, 2 * MiB) == first);
 }
 
+TEST_CASE("pool: a request without a stream takes what was freed without one, passed or not") {
+  pool_of pool;
+  pool.all.set_reuse({false, false, false});
+  const std::size_t first = pool.take_idle(2 * MiB);
+  pool.memory.use(0, first, 2 * MiB);
+  REQUIRE(pool.all.deallocate(pool.all.all_streams(), first, 2 * MiB));
+  SUBCASE("under way") {}
+  SUBCASE("passed, as a request of a stream has seen") {
+    pool.take(1, 2 * MiB);  // records the fence
+    pool.streams.finish_all();
+    pool.take(1, 2 * MiB);
+  }
+  CHECK(pool.take_idle(2 * MiB) == first);
+  CHECK(pool.served(pool_source::waited) == 1);
+}
+
 TEST_CASE("pool: a request without a stream waits briefly for memory that a stream freed") {
   pool_of pool;
   const std::size_t first = pool.take_freed(0, 2 * MiB);
