@@ -63,7 +63,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
                                 std::to_string(allocation_size) +
                                 " bytes; it must be some, and at most 1 TiB"};
   const std::size_t bytes = align_up(allocation_size, default_alignment);
-  // Called without the lock, because an adaptor of this resource would take it again.
+  // Without the lock, because the bin may be an adaptor of this resource.
   std::optional<device_ref> theirs;
   if (bin_resource != nullptr) theirs = bin_resource->device();
   {
@@ -71,11 +71,9 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
     require_same_device(common_device(), theirs);
     if (bins_.count(bytes) != 0) return;
   }
-  // Made, and destroyed if another thread was first, without the lock, because both call the
-  // upstream.
+  // Without the lock, because making and destroying it call the upstream.
   std::unique_ptr<fixed_size_resource> made;
   if (bin_resource == nullptr) {
-    // The device of the other bins is made current, because another one may be.
     std::optional<scoped_device> scope;
     if (const std::optional<device_ref> ours = device()) scope.emplace(*ours);
     made = std::make_unique<fixed_size_resource>(get_upstream_resource(), bytes);
@@ -91,7 +89,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
 }
 
 void binning_resource::forget_stream(stream_ref stream) {
-  std::vector<fixed_size_resource*> own;  // bins stay
+  std::vector<fixed_size_resource*> own;
   {
     const std::shared_lock lock{mutex_};
     for (const auto& each : owned_) own.push_back(each.get());
@@ -99,7 +97,7 @@ void binning_resource::forget_stream(stream_ref stream) {
   for (fixed_size_resource* const each : own) each->forget_stream(stream);
 }
 
-// Bins are never removed, so the result stays valid.
+// The result stays valid, because bins are never removed.
 memory_resource& binning_resource::resource_for(std::size_t bytes, std::size_t alignment) const {
   const std::shared_lock lock{mutex_};
   const auto bin = alignment <= default_alignment ? bins_.lower_bound(bytes) : bins_.end();

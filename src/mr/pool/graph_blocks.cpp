@@ -12,7 +12,7 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// A larger request goes to the upstream as it is, to be refused.
+// The upstream refuses larger requests.
 constexpr std::size_t largest_request = std::numeric_limits<std::ptrdiff_t>::max();
 
 /// False if HIP does not report it: such memory stays out of use until it is released.
@@ -74,7 +74,6 @@ void* graph_blocks::try_allocate(std::size_t bytes, std::size_t alignment, strea
   return pointer_to(*found);
 }
 
-/// Small blocks share a segment, a large one has its own.
 std::size_t graph_blocks::segment_bytes(std::size_t bytes) noexcept {
   if (bytes > largest_request) return bytes;
   if (bytes <= MiB) return 2 * MiB;
@@ -169,8 +168,7 @@ void graph_blocks::release() noexcept {
   release_idle();
 }
 
-// Searches all blocks, thousands for each request, because a graph is captured once and a
-// deallocation would need memory for an index.
+// Searches all blocks, because an index would need memory in a deallocation.
 std::optional<std::uintptr_t> graph_blocks::best_fit(std::size_t bytes, std::size_t alignment,
                                                      const user& who) const noexcept {
   std::optional<std::uintptr_t> best;

@@ -14,26 +14,25 @@
 
 namespace hipvmm::mr::pool {
 
-/// The memory of graphs that are captured one after another and share it. Memory that is freed in a
-/// capture serves the graph again, in the stream that had it or in one ordered after that. No pool
-/// may have it before the graph has ended. Not thread-safe.
+/// Memory of graphs that are captured one after another. Memory freed in a capture serves it again,
+/// in the same stream or in one ordered after that. Not thread-safe.
 class graph_blocks {
  public:
-  /// As in PyTorch's allocator, so that a graph takes no more memory than with that.
+  /// As in PyTorch's allocator, so that a graph needs no more memory than there.
   static constexpr std::size_t unit = 512;
 
   explicit graph_blocks(memory_resource& upstream) : upstream_{&upstream} {}
   graph_blocks& operator=(graph_blocks&&) = delete;
 
-  /// Serves a stream that is being captured, or soon will be, from its memory or a new segment.
-  /// Throws: as the upstream; std::bad_alloc; then nothing is allocated, but the segment may stay.
+  /// Serves a stream, captured now or soon, from free memory or a new segment. Throws: as the
+  /// upstream; std::bad_alloc; then nothing is allocated, but the segment may stay.
   void* allocate(std::size_t bytes, std::size_t alignment, stream_ref stream);
   /// The same without a new segment; nullptr if no memory is large enough. With `place`, the place
   /// of `stream` in its capture, also memory that other streams freed before that.
   void* try_allocate(std::size_t bytes, std::size_t alignment, stream_ref stream,
                      const detail::capture_place* place);
-  /// A segment of the upstream, of segment_bytes(), free for `stream` or for all. Throws:
-  /// std::bad_alloc, after it has returned the memory.
+  /// Adds memory of the upstream, free for `stream` or for all. Throws: std::bad_alloc, after it
+  /// has returned the memory.
   void add_segment(void* memory, std::size_t bytes, std::size_t alignment,
                    std::optional<stream_ref> stream);
   [[nodiscard]] static std::size_t segment_bytes(std::size_t bytes) noexcept;
@@ -48,12 +47,11 @@ class graph_blocks {
   /// ordered after `place`. Pre: size_of() is not 0.
   void deallocate(void* pointer, reuse next) noexcept;
   void deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
-  /// Reuse when `passed` is done, or without an event at release_idle().
+  /// The block is reused when `passed` is done; without an event, only after release_idle().
   void deallocate_after(void* pointer, std::optional<event> passed) noexcept;
-  /// Frees the blocks of reuse::after_the_capture.
   void end_capture() noexcept;
-  /// Another capture begins, whose graph never runs beside the others'. All that is not allocated
-  /// serves any of its streams, except blocks of reuse::after_another, which wait for the next.
+  /// Begins another capture. All that is not allocated serves any of its streams, except blocks of
+  /// reuse::after_another, which wait for the next.
   void start_over() noexcept;
   /// Returns segments without an allocated block to the upstream, which reuses them after all
   /// present work of the devices. Returns whether none is left. Pre: no capture is under way.
@@ -67,7 +65,7 @@ class graph_blocks {
   enum class use { none, allocated, freed_in_capture, freed_in_any, used_by_others };
   struct block {
     std::size_t bytes;
-    std::optional<stream_ref> stream;  // the stream that may use it
+    std::optional<stream_ref> stream;
     use now;
     std::size_t segment_alignment;             // of a block that begins a segment; 0 for others
     std::vector<hipGraphNode_t> last_nodes{};  // streams ordered after these may use it too; sorted
@@ -82,13 +80,11 @@ class graph_blocks {
   };
 
   void free_passed() noexcept;
-  /// The address of the smallest run of blocks that is large enough.
   [[nodiscard]] std::optional<std::uintptr_t> best_fit(std::size_t bytes, std::size_t alignment,
                                                        const user& who) const noexcept;
-  /// Begins a block at an address. Throws: std::bad_alloc.
+  /// Throws: std::bad_alloc.
   blocks::iterator split_at(std::uintptr_t address);
   [[nodiscard]] blocks::iterator find(const void* pointer) noexcept;
-  /// Returns the block that it is a part of then.
   blocks::iterator set_free(blocks::iterator freed) noexcept;
   [[nodiscard]] bool joins(blocks::iterator left, blocks::iterator right) const noexcept;
 

@@ -18,7 +18,6 @@
 namespace hipvmm::mr {
 
 struct graph_pool::state {
-  // Far more than are under way at once.
   static constexpr std::size_t most_recent = 64;
 
   explicit state(memory_resource& upstream) : blocks{upstream} { recent.reserve(most_recent); }
@@ -59,9 +58,9 @@ struct graph_pool::state {
 
   std::mutex mutex;  // not held while the upstream allocates
   pool::graph_blocks blocks;
-  // The last captures that used the pool, the newest last. HIP counts captures upwards.
+  // The last captures that used the pool, in order. HIP counts captures upwards.
   std::vector<unsigned long long> recent;
-  unsigned long long first_known = 0;  // lower ones may have been removed from `recent`
+  unsigned long long first_known = 0;  // of lower ones it is unknown whether they were in `recent`
   std::uint64_t captures = 0;
   std::size_t used = 0;
   std::size_t peak = 0;
@@ -69,7 +68,6 @@ struct graph_pool::state {
 
 namespace {
 
-/// A thread's default stream is the one on `device`.
 detail::capture_place place_of(stream_ref stream, std::optional<device_ref> device) {
   std::optional<scoped_device> scope;
   if (device && stream.is_per_thread_default()) scope.emplace(*device);

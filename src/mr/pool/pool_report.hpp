@@ -19,18 +19,15 @@ namespace hipvmm::mr {
 
 struct pool_bounds {
   device_ref device;
-  const char* kind;          ///< "vmm_pool_resource"
-  const char* owner;         ///< the setting of `maximum`
-  std::size_t maximum;       ///< bytes that it may hold
-  std::size_t addresses;     ///< bytes of its addresses
+  const char* kind;   ///< "vmm_pool_resource"
+  const char* owner;  ///< the setting of `maximum`
+  std::size_t maximum;
+  std::size_t addresses;
   std::size_t most_aligned;  ///< bytes from the first address with the request's alignment on
   std::size_t total;         ///< bytes of the device, or the greatest number
   std::size_t free;          ///< bytes of the device
 };
 
-/// The first of these causes that is true: alignment, limit (or the whole device, or all
-/// addresses), the backend's refusal (fragmentation, if idle memory would suffice), addresses,
-/// alignment again, fragmentation. `refused`: the backend's refusal, or null.
 [[nodiscard]] inline shortage shortage_of(const pool::request& request, const pool_statistics& now,
                                           const pool_bounds& bounds, std::size_t largest_place,
                                           const shortage* refused) {
@@ -83,7 +80,7 @@ struct pool_bounds {
   return of_pool(exhausted::fragmentation, 0, now.largest_possible);
 }
 
-/// Formats the statistics, except `callbacks` and small shares, in at most 24 lines.
+/// At most 24 lines, without `callbacks` and small shares.
 [[nodiscard]] inline std::string report_of(const pool_statistics& now, device_ref device,
                                            std::size_t maximum) {
   static constexpr std::array<const char*, pool_source_count> source_names{

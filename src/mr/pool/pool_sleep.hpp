@@ -38,7 +38,6 @@ class pool_sleep final : detail::sleep_participant {
   }
   /// The same for requests, without is_asleep(): the allocator refuses them then.
   void require_use() const { membership_.require_awake("vmm_pool_resource"); }
-  /// Waits for a suspend() or resume() under way, and leaves the tag.
   void end() noexcept { membership_.end(); }
 
  private:
@@ -48,7 +47,7 @@ class pool_sleep final : detail::sleep_participant {
   }
 
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
-    // The pool may be awake, and a trim in another thread may change the region.
+    // A trim in another thread may change the region of a pool that is awake.
     return with_chunks([](const detail::sleep_participant& held) { return held.addresses_of(); });
   }
   [[nodiscard]] device_ref device() const noexcept override {
@@ -72,7 +71,7 @@ class pool_sleep final : detail::sleep_participant {
     // A copy of so many unused bytes costs less than another copy call.
     constexpr std::size_t gap_to_copy = 64 * KiB;
     std::vector<detail::sleeping_range> result;
-    // The order checker would take a copy of the bytes between for a use of freed memory.
+    // The order checker would report a copy of the bytes between as a use of freed memory.
     const std::size_t most_between = detail::is_order_checked() ? 0 : gap_to_copy;
     std::size_t backed_end = 0;  // of the last listed block
     std::size_t copied_end = 0;
@@ -110,8 +109,7 @@ class pool_sleep final : detail::sleep_participant {
   void apply_rights() override { participant().apply_rights(); }
   void finish_waking() noexcept override { participant().finish_waking(); }
 
-  /// Looked up for each call, because a trim that releases all memory with its addresses replaces
-  /// the region.
+  /// Not kept, because a trim may replace the region.
   [[nodiscard]] detail::sleep_participant& participant() const {
     return detail::sleep_participant_of(memory_.chunk_region());
   }

@@ -24,8 +24,8 @@ constexpr std::size_t in_units(std::size_t bytes) noexcept {
   return (bytes + pool::block_allocator::unit - 1) & ~(pool::block_allocator::unit - 1);
 }
 
-/// Calls `note` with `stream`, or without one if there is none or HIP fails. The pool takes default
-/// streams for its device's, the checker for the current device's.
+/// Calls `note` with `stream`, or without one if there is none or HIP fails. For a default stream
+/// the pool's device is current.
 template <typename Note>
 void note_in(std::optional<stream_ref> stream, device_ref device, Note note) noexcept {
   try {
@@ -78,8 +78,7 @@ void* pool_state::serve(const pool::request& wanted, Allocate allocate) {
       supply.bring(needed, device);
       continue;
     }
-    // Idle slabs and chunks that do not serve the request are released. The next round creates
-    // memory of the size that it needs.
+    // Releases idle memory that does not serve the request; the next round creates what it needs.
     const bool has_released = detail::report_exceptions([&] {
       return wanted.alignment <= address_bytes &&
              allocator.may_release_serve(wanted.bytes, memory->available().bytes) &&
@@ -162,7 +161,6 @@ pool_statistics pool_state::statistics() {
 
 pool_snapshot pool_state::snapshot() {
   pool_snapshot result{event_id, device.ordinal(), 0, 0, address_bytes, {}};
-  // No slab comes or goes meanwhile.
   allocator.with_backend([&] {
     result.address = allocator.base();
     std::size_t end = 0;
@@ -222,7 +220,7 @@ bool pool_state::ends_unused() noexcept {
 
 void pool_state::wait_for_devices_without_access() noexcept {
   const bool known = detail::report_exceptions([&] {
-    // The fences show which devices the streams are of.
+    // Making the fences shows which devices the streams are of.
     if (device_count() > 1) allocator.record_fences();
   });
   detail::report_exceptions([&] {
@@ -296,8 +294,7 @@ void pool_state::deallocate(void* pointer) {
   const auto found = allocator.find(*offset);
   if (!found)
     return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
-  // If the allocation's stream is not known, or may have vanished, the memory waits for all work,
-  // as in hipFree. A per-thread stream is this thread's.
+  // As in hipFree, the memory waits for all work if its stream is not known or may have vanished.
   const bool is_unknown =
       found->user == nullptr || found->user->is_idle() || found->user->may_vanish();
   deallocate(is_unknown ? std::nullopt : std::optional{found->user->stream()}, pointer,
@@ -319,7 +316,6 @@ bool pool_state::deallocate_observed(const std::optional<stream_ref>& stream, vo
                                      std::size_t bytes) {
   const std::int64_t began = detail::event_time();
   const std::optional<std::size_t> offset = is_noted ? offset_of(pointer) : std::nullopt;
-  // If the pool refuses the call below, the checker gets no note of it, or the note is withdrawn.
   const auto known = offset ? allocator.find(*offset) : std::nullopt;
   const std::size_t held = known ? known->bytes : 0;
   if (held != 0)

@@ -48,7 +48,6 @@ class order_watch final : private detail::stream_watcher {
   void note_passed(const detail::stream_point& point) override { allocator_.note_passed(point); }
   void note_end(ihipStream_t* stream) override { allocator_.forget_ended(stream); }
 
-  /// A default stream belongs to the current device.
   [[nodiscard]] bool is_known(stream_ref stream) const {
     return (!stream.is_default() && !stream.is_per_thread_default()) ||
            device_ref::current() == device_;
@@ -60,7 +59,7 @@ class order_watch final : private detail::stream_watcher {
 
 struct pool_messages {
   const char* name;
-  const char* limit_name;  ///< the setting of its maximum
+  const char* limit_name;
   std::string (*describe)(const pool_statistics& now, std::size_t maximum);
 };
 
@@ -77,13 +76,10 @@ struct pool_state {
     const scoped_device own{device};  // a thread has such a stream on each device
     return detail::is_captured(stream);
   }
-  // Functions that each request calls take an optional stream by reference: an optional that is
-  // passed in registers stalls, because its parts are stored one by one and loaded at once.
-  /// Without a stream, memory that any stream may use at once.
+  // By reference, because passing an optional in registers stalls.
   void* allocate(const std::optional<stream_ref>& stream, std::size_t bytes,
                  std::size_t alignment) {
-    // Each request asks HIP for a capture, because only memory that nothing uses may go into a
-    // graph. The legacy stream is never captured.
+    // Only memory that nothing uses may go into a graph. The legacy stream is never captured.
     if (stream && !stream->is_default() && is_captured(*stream))
       return allocate_for_graph(*stream, bytes, alignment);
     const bool has_cache =
@@ -100,21 +96,19 @@ struct pool_state {
   void* allocate_cached(stream_ref stream, std::size_t bytes);
   [[gnu::noinline]] void* allocate_uncached(const pool::block_allocator::cache_user& user,
                                             std::size_t bytes);
-  /// Returns false, with nothing done, for memory that does not go into a cache.
+  /// Returns false, with nothing done, if deallocate() must take the memory.
   bool deallocate_cached(stream_ref stream, void* pointer, std::size_t bytes);
-  /// Retries `allocate` as long as the out-of-memory callback requests it.
+  /// Retries with a slab, after a release of idle memory, and if the callback requests it.
   template <typename Allocate>
   void* serve(const pool::request& wanted, Allocate allocate);
-  /// `refused`: the backend's exception, if it threw.
   [[nodiscard]] out_of_memory explain(const pool::request& wanted,
                                       const std::optional<out_of_memory>& refused);
-  /// Whether frees in the stream belong to a graph. Asks HIP only if it had memory in a capture.
+  /// Whether the stream is captured. Asks HIP only if the stream got memory in a capture.
   [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
   void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();
   [[nodiscard]] std::string report();
   [[nodiscard]] pool_snapshot snapshot();
-  /// nullopt if `pointer` is not in the pool's addresses.
   [[nodiscard]] std::optional<std::size_t> offset_of(const void* pointer) const noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(pointer);
     const std::size_t offset = on_slabs ? memory->offset_of(address) : address - allocator.base();
@@ -124,8 +118,7 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// Returns false, after a report, if nothing was deallocated. Without a stream the memory is
-  /// reused after all present work; the call does not wait.
+  /// Returns false, after a report, if nothing was deallocated. Does not wait.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes);
   bool deallocate(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes) {
@@ -134,10 +127,8 @@ struct pool_state {
     return deallocate_in(stream, pointer, bytes);
   }
   void deallocate(void* pointer);
-  // Report to the host provider's order checker, and as memory events. The checker gets a note
-  // after an allocation and before a deallocation, because no other caller can have the memory
-  // then. The event of a deallocation is reported when the pool has accepted it, with the time
-  // from before.
+  // The order checker's note precedes a deallocation, because another caller may have the memory
+  // after it. The memory event follows, with the time from before.
   [[gnu::cold]] void report_allocation(void* pointer, std::size_t bytes,
                                        const std::optional<stream_ref>& stream);
   [[gnu::cold]] bool deallocate_observed(const std::optional<stream_ref>& stream, void* pointer,
@@ -155,19 +146,16 @@ struct pool_state {
   /// The background worker releases memory beyond the threshold when its last use is over. Without
   /// a worker, releases all that it can now.
   void release_excess();
-  /// The same after a cache took the freed memory: soon, not at once, because a cache that is
-  /// emptied after each deallocation would be useless.
+  /// The same after a cache took the memory: later, so that the cache has time to serve it again.
   void release_cached_excess();
   /// The same for old addresses of chunks that have moved.
   void unmap_in_background() noexcept;
-  /// The worker's part of all three, a few chunks at a time.
   void release_some() noexcept;
-  /// Waits are for all devices, because the upstream's rights are not known.
+  /// Makes waits cover all devices, because the upstream's rights are not known.
   void expect_all_devices();
   /// Reports memory that is still allocated; returns false if there is some.
   bool ends_unused() noexcept;
   /// Waits for devices without access whose streams freed memory, or for all if these are unknown.
-  /// The backend releases its memory only after the work of the devices with access.
   void wait_for_devices_without_access() noexcept;
   /// Reports as ends_unused(), and waits for all work that may still use the memory.
   void finish() noexcept;
@@ -190,7 +178,7 @@ struct pool_state {
   std::shared_ptr<const std::function<bool(std::size_t bytes)>> callback;
 
   std::chrono::microseconds pause{0};  // of the worker, before its next check
-  // Cancelled or waited for before anything that it uses is destroyed.
+  // Behind all that it uses, because its destructor cancels or waits.
   detail::background_task releasing{[this] { release_some(); }};
   order_watch watch{allocator, device};
 };

@@ -28,11 +28,9 @@
 namespace hipvmm::mr {
 namespace {
 
-// Moved chunks leave holes. A pool finds long gaps beside them only if its addresses exceed its
-// memory several times.
+// Moved chunks leave holes, so long gaps need several times more addresses than memory.
 constexpr std::size_t addresses_for_memory = 8;
 
-/// Of chunks, in as many addresses as address_share() returns, or, if `fallback` says so, of slabs.
 /// Throws: out_of_memory without addresses; unsupported if the device lacks something.
 std::unique_ptr<pool::device_backend> make_backend(device_ref device, std::size_t needed_bytes,
                                                    const region_options& chunks,
@@ -54,7 +52,6 @@ std::size_t maximum_from(device_ref device, const pool_options& options) {
                                     : std::min(options.maximum_bytes, detail::most_memory(device));
 }
 
-/// In whole granules. Throws: std::invalid_argument.
 std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
   const std::size_t maximum = align_down(wanted, granularity);
   if (maximum == 0)
@@ -130,7 +127,6 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     std::size_t offset;
     std::size_t bytes;
   };
-  /// Throws: std::invalid_argument, for `function`, unless an allocation begins at `pointer`.
   [[nodiscard]] block_place require_block(const char* function, const void* pointer) {
     const std::optional<std::size_t> offset = offset_of(pointer);
     const auto found = offset ? allocator.find(*offset) : std::nullopt;
@@ -145,13 +141,12 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
   [[nodiscard]] pool::device_backend& backend() const noexcept {
     return static_cast<pool::device_backend&>(*memory);
   }
-  /// Throws: std::logic_error while the memory sleeps or falls asleep. In work of with_backend() it
-  /// then stays awake until that work ends, because suspend() waits for its turn.
+  /// Throws: std::logic_error while the memory sleeps. It cannot fall asleep in with_backend().
   void require_awake(const char* function) const {
     if (sleep) sleep->require_awake(function);
   }
 
-  /// Throws: std::logic_error if asleep, or outside the uses of the tag's evictable.
+  /// Throws: std::logic_error if asleep, or if the tag has an evictable that is not in use.
   void require_use() const {
     if (sleep) [[unlikely]]
       sleep->require_use();
@@ -163,14 +158,13 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     const std::size_t held = allocator.physical_bytes();
     pool::chunk_gift gift{wanted};
     std::size_t given = 0;
-    // If a turn of a trim fails, the chunks that have moved count nevertheless.
+    // Chunks that have moved count even if a turn of the trim fails.
     const auto trim = [&](std::size_t bytes_to_keep, pool::chunk_gift* to) {
       detail::report_exceptions(
           [&] { given += allocator.trim(bytes_to_keep, wanted.deadline, to); });
       given = std::max(given, gift.moved);
     };
-    // If addresses pin memory, this pool's addresses would pin a chunk that the taker got, and the
-    // chunk would serve no request for another size.
+    // If addresses pin memory, this pool's addresses would pin a chunk that the taker got.
     if (memory->traits.returns_memory)
       trim(std::max(floor, held - std::min(held, wanted.bytes)),
            wanted.taker == nullptr ? nullptr : &gift);

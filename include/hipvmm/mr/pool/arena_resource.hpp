@@ -21,10 +21,9 @@ struct pool_state;
 /// - Superblock size: the largest power of two up to an eighth of the memory held, but at least 8
 ///   MiB and at most 128 MiB; larger for larger requests, smaller if the limit or the upstream
 ///   leaves less.
-/// - Small requests are served by a cache of each stream and thread, all others by best fit.
 /// - Differs from vmm_pool_resource: it works on any resource; superblocks neither merge nor move.
-/// - Differs from RMM's: superblocks are allocated only when needed, and released by trim_to() and
-///   before a request is refused.
+/// - Differs from RMM's: it allocates superblocks only when needed, and releases them by trim_to()
+///   and before it refuses a request.
 /// - Alignments above 256 bytes are unsupported.
 /// - Any number of threads and streams may use it. The upstream is called without a lock, so it may
 ///   call back into the arena.
@@ -40,8 +39,8 @@ class arena_resource final : public resource_adaptor {
                           bool dump_log_on_failure = false);
   ~arena_resource() override;
 
-  /// Releases unused superblocks until `bytes_to_keep` bytes are held, and returns the number of
-  /// bytes released. Waits until `deadline` at most for work that still uses free memory.
+  /// Releases unused superblocks until `bytes_to_keep` bytes are held, and returns the bytes
+  /// released. Waits at most until `deadline` for work that still uses free memory.
   std::size_t trim_to(std::size_t bytes_to_keep,
                       std::chrono::steady_clock::time_point deadline = {});
 
@@ -54,7 +53,7 @@ class arena_resource final : public resource_adaptor {
   [[nodiscard]] std::string report() const;
   [[nodiscard]] std::size_t arena_size() const noexcept;
   [[nodiscard]] pool_snapshot snapshot() const;
-  /// The number of this resource in memory_event::object.
+  /// As memory_event::object.
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:

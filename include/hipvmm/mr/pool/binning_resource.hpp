@@ -19,7 +19,7 @@ namespace hipvmm::mr {
 /// the alignment is above 256 bytes. Any number of threads may use it.
 /// - Memory is deallocated to the resource that allocated it, also if bins were added in between.
 /// - A deallocation of a pointer that is not allocated now is only reported to the error handler.
-/// Cost: one table lookup by address for each call; each part of the table has its own lock.
+/// Cost: one table lookup by address for each call.
 class binning_resource final : public resource_adaptor {
  public:
   explicit binning_resource(memory_resource* upstream);
@@ -30,9 +30,9 @@ class binning_resource final : public resource_adaptor {
                    std::int8_t max_size_exponent);
   ~binning_resource() override;
 
-  /// Adds a bin for requests of up to `allocation_size` bytes, rounded up to 256, that fit in no
-  /// smaller bin. Does nothing if there is one for that size. The bin is `bin_resource`, which must
-  /// outlive this, or a new fixed_size_resource if it is nullptr.
+  /// Adds a bin for requests of up to `allocation_size` bytes, rounded up to 256; does nothing if
+  /// there is one of that size. The bin is `bin_resource`, which must outlive this, or by default a
+  /// new fixed_size_resource.
   /// Throws: std::invalid_argument for no bytes, more than 1 TiB or a resource of another device;
   /// out_of_memory.
   void add_bin(std::size_t allocation_size, memory_resource* bin_resource = nullptr);
@@ -50,7 +50,7 @@ class binning_resource final : public resource_adaptor {
   /// The upstream's device or, if it has none, the bins'. Pre: the bins are locked.
   [[nodiscard]] std::optional<device_ref> common_device() const noexcept;
 
-  // Locked exclusively only to add a bin; no resource is called while it is held.
+  // Locked exclusively only to add a bin. No memory is allocated or deallocated under it.
   mutable std::shared_mutex mutex_;
   std::map<std::size_t, memory_resource*> bins_;  // key: largest request
   std::vector<std::unique_ptr<fixed_size_resource>> owned_;

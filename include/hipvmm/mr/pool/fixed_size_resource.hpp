@@ -16,7 +16,7 @@ struct pool_state;
 /// A pool of equal blocks, allocated many at a time from another resource.
 /// - The stream that freed a block reuses it at once. Another stream reuses it after an event, or
 ///   at once if it is already ordered behind.
-/// - A smaller request wastes the rest of its block. A larger one is out_of_memory. Alignments
+/// - A smaller request wastes the rest of its block. A larger one throws out_of_memory. Alignments
 ///   above 256 bytes are unsupported.
 /// - Differs from RMM's: memory is released by trim_to(), and before a request is refused.
 /// - Any number of threads and streams may use it. The upstream is called without a lock, so it may
@@ -27,8 +27,8 @@ class fixed_size_resource final : public resource_adaptor {
   static constexpr std::size_t default_block_size = std::size_t{1} << 20;
   static constexpr std::size_t default_blocks_to_preallocate = 128;
 
-  /// Allocates `blocks_to_preallocate` blocks of `block_size` bytes from the upstream now, and as
-  /// many whenever no block is left; a single one if the upstream cannot provide so many.
+  /// Allocates `blocks_to_preallocate` blocks of `block_size` bytes from the upstream now, and
+  /// again whenever no block is left; then only one if the upstream has not so many.
   /// Throws: std::invalid_argument for a zero, or more than 4 TiB in all; out_of_memory.
   explicit fixed_size_resource(memory_resource* upstream,
                                std::size_t block_size = default_block_size,
@@ -39,14 +39,13 @@ class fixed_size_resource final : public resource_adaptor {
   [[nodiscard]] std::size_t get_block_size() const noexcept { return block_size_; }
 
   struct block_counts {
-    std::size_t held;  ///< held by this resource
-    std::size_t used;  ///< of these, allocated by callers
+    std::size_t held;
+    std::size_t used;  ///< by callers
   };
   [[nodiscard]] block_counts statistics() const;
 
-  /// Releases whole upstream allocations of which no block is used, until `blocks_to_keep` blocks
-  /// are held, and returns the number of bytes released. Waits until `deadline` at most for work
-  /// that still uses free memory.
+  /// Releases upstream allocations without a used block until `blocks_to_keep` blocks are held, and
+  /// returns the bytes released. Waits at most until `deadline` for work on free memory.
   std::size_t trim_to(std::size_t blocks_to_keep,
                       std::chrono::steady_clock::time_point deadline = {});
 
@@ -54,7 +53,7 @@ class fixed_size_resource final : public resource_adaptor {
   void note_stream_wait(stream_ref waiter, stream_ref other);
   void forget_stream(stream_ref stream);
 
-  /// The number of this resource in memory_event::object.
+  /// As memory_event::object.
   [[nodiscard]] std::uint64_t event_id() const noexcept;
 
  private:
@@ -63,7 +62,7 @@ class fixed_size_resource final : public resource_adaptor {
   [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
 
   std::size_t block_size_;
-  std::size_t held_bytes_;  // bytes held for each block
+  std::size_t held_bytes_;  // for each block
   /// Throws: unsupported in a child of fork().
   [[nodiscard]] pool_state& live() const;
 

@@ -10,42 +10,39 @@
 
 namespace hipvmm::mr {
 
-/// Bytes are of rounded requests.
+/// Used bytes are of requests rounded up to 512 bytes.
 struct graph_pool_statistics {
   std::size_t held_bytes;  ///< from the upstream
   std::size_t used_bytes;  ///< allocated now
-  std::size_t peak_bytes;  ///< most allocated at once in the newest capture
-  std::uint64_t captures;  ///< number of those that have allocated or freed memory
+  std::size_t peak_bytes;  ///< most allocated at once since the newest capture began
+  std::uint64_t captures;  ///< that have allocated or freed memory
 };
 
-/// Memory of a graph, or of graphs that never run at once: keep it as long as they may be launched.
+/// Memory of a graph, or of graphs that never run at once. Keep it while they may be launched.
 /// - Only a stream that is being captured allocates. Other requests, allocate_sync() too, throw
 ///   std::logic_error, because each launch of a graph overwrites the memory.
-/// - Memory that is freed in the capture serves it again: in the stream of the free, and in streams
-///   of the capture that are ordered after the free, by any events. If HIP does not list the edge
+/// - Memory freed in the capture serves the capture again: in the stream of the free, and in
+///   streams of the capture that events order after the free. If HIP does not list the edge
 ///   between two streams (CUDA's programmatic edges), freed memory serves only its own stream.
-/// - Memory that is freed elsewhere, or by deallocate_sync(), serves the next capture. The caller
-///   orders work outside of the graphs, as a copy of a result, before the next launch of any.
-/// - The next capture has all memory that is not allocated, of any graph, in any stream. So no two
-///   captures may interleave: once the newer has begun, requests of the older throw
-///   std::logic_error.
-/// - A capture that fails keeps nothing: free its memory, or call release().
+/// - Memory freed elsewhere, or by deallocate_sync(), serves the next capture. The caller orders
+///   work outside of the graphs, such as a copy of a result, before the next launch.
+/// - A new capture may have all memory that is not allocated, in any stream. So no two captures may
+///   interleave: once the newer has begun, requests of the older throw std::logic_error.
+/// - After a capture that failed, free its memory, or call release().
 /// - The upstream must serve captured streams: a vmm_pool_resource, an arena_resource, or an
 ///   adaptor of one. A segment has 2 or 20 MiB; a request of 10 MiB or more gets its own.
 /// - Any number of threads may use it.
-/// Pre: streams of a capture live until that has ended, because another stream with the same handle
-/// would have the memory that they freed.
-/// Cost: a request searches all blocks; if its stream may use none that serves it, it asks HIP for
-/// the edges of the graph.
+/// Pre: streams of a capture live until it has ended. Another stream with the same handle would get
+/// the memory that they freed.
+/// Cost: a request searches all blocks. If it finds none for its stream, it asks HIP for the edges
+/// of the graph.
 class graph_pool final : public resource_adaptor {
  public:
   explicit graph_pool(memory_resource* upstream);
-  /// As release().
   ~graph_pool() override;
 
-  /// Returns all memory to the upstream, allocated memory too. Does not wait: the upstream reuses
-  /// it after all present work of the devices, as after deallocate_sync(). Pre: no capture under
-  /// way uses the memory, and no graph that does is launched any more.
+  /// Returns all memory to the upstream by deallocate_sync(), allocated memory too. Does not wait.
+  /// Pre: no capture under way uses the memory, and no graph that does is launched any more.
   void release() noexcept;
   [[nodiscard]] graph_pool_statistics statistics() const;
 

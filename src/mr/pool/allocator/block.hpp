@@ -15,7 +15,6 @@ namespace hipvmm::mr::pool {
 
 class block_owner;
 
-/// Unlinks itself on destruction.
 using block_list_hook =
     boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 
@@ -29,7 +28,7 @@ enum class block_state : unsigned char {
 
 /// A range of the pool's addresses, linked to its neighbours without gaps. A free block is in the
 /// tree of its owner, a used one in the table by offset, an unmapped or leaving one in a tree of
-/// the index. Of two adjacent free blocks, the one that became free later is also in a list.
+/// the index. If two free blocks are adjacent, the one freed later is also in a list.
 struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<true>>,
                boost::intrusive::unordered_set_base_hook<>,
                block_list_hook {
@@ -47,7 +46,6 @@ struct block : boost::intrusive::set_base_hook<boost::intrusive::optimize_size<t
 
 using fit_key = std::pair<std::size_t, std::size_t>;
 
-/// The first block not less than a size is the best fit.
 struct block_fit {
   using type = fit_key;
   type operator()(const block& one) const noexcept { return {one.bytes, one.offset}; }
@@ -57,12 +55,10 @@ using block_tree = boost::intrusive::multiset<block, boost::intrusive::key_of_va
                                               boost::intrusive::constant_time_size<false>>;
 using block_list = boost::intrusive::list<block, boost::intrusive::constant_time_size<false>>;
 
-/// Free blocks by size, then by address: a tree for each range of sizes, 32 ranges for each
-/// doubling, so that a search walks a tree that has a fraction of the blocks. It does not own them.
+/// Free blocks by size, then by address, in 32 trees for each doubling of sizes.
 class free_blocks {
  public:
   [[nodiscard]] bool empty() const noexcept { return filled_words_ == 0; }
-  /// The smallest block, and the next one in the order; nullptr if there is none.
   [[nodiscard]] block* first() const noexcept { return first_from(0); }
   [[nodiscard]] block* after(block& one) const noexcept {
     const std::size_t range = range_of(one.bytes);
@@ -70,7 +66,7 @@ class free_blocks {
     const auto next = std::next(tree.iterator_to(one));
     return next != tree.end() ? &*next : first_from(range + 1);
   }
-  /// The largest block. Pre: not empty.
+  /// Pre: not empty.
   [[nodiscard]] block& back() const noexcept {
     const std::size_t word = highest_bit(filled_words_);
     return *trees_[64 * word + highest_bit(filled_[word])].rbegin();
@@ -83,7 +79,7 @@ class free_blocks {
     return found != tree.end() ? &*found : first_from(range + 1);
   }
 
-  /// In order; faster than after(). `visit` inserts and erases nothing.
+  /// In order, faster than by after(). `visit` inserts and erases nothing.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::size_t i = 0; i < filled_.size(); ++i)
@@ -102,7 +98,7 @@ class free_blocks {
     const std::size_t range = range_of(one.bytes);
     block_tree& tree = trees_[range];
     tree.erase(tree.iterator_to(one));
-    // Without branches, because the processor could not predict them.
+    // The processor could not predict branches.
     std::uint64_t& word = filled_[range / 64];
     word &= ~(std::uint64_t{tree.empty()} << range % 64);
     filled_words_ &= ~(std::uint64_t{word == 0} << range / 64);
@@ -131,7 +127,6 @@ class free_blocks {
   [[nodiscard]] static std::size_t highest_bit(std::uint64_t word) noexcept {
     return static_cast<std::size_t>(std::bit_width(word)) - 1;
   }
-  /// The smallest block of that range or a higher one; nullptr if there is none.
   [[nodiscard]] block* first_from(std::size_t range) const noexcept {
     if (range >= range_count) return nullptr;
     std::size_t word = range / 64;
@@ -146,8 +141,8 @@ class free_blocks {
   }
 
   mutable std::array<block_tree, range_count> trees_;
-  std::array<std::uint64_t, range_count / 64> filled_{};  // a bit for each tree that has blocks
-  std::uint64_t filled_words_ = 0;                        // a bit for each of these that has any
+  std::array<std::uint64_t, range_count / 64> filled_{};  // a bit for each tree with blocks
+  std::uint64_t filled_words_ = 0;                        // for each word of `filled_`
 };
 
 /// A stream, or none, with the tree of its free blocks. Guarded by the state lock.

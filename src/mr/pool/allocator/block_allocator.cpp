@@ -44,12 +44,12 @@ bool block_allocator::deallocate_and_record(stream_state& user, std::size_t offs
     return blocks_.free_used(user, offset, bytes, true);
   }
   const backing_turn turn{backing_.turns};
-  // The fence comes first: without one the memory must not become free.
+  // First, because memory without a fence must not become free.
   const std::shared_ptr<const fence> recorded = blocks_.streams.source().fence_for(user.stream());
   if (recorded == nullptr) throw std::invalid_argument{captured_stream};
-  // The epoch of this free, because no other thread frees memory in this stream.
+  // The free below has this epoch, because no other thread frees in this stream.
   const std::uint64_t epoch = blocks_.with_lock([&] { return user.epoch(); });
-  // Until here a failure changes nothing.
+  // A failure up to here changes nothing.
   blocks_.streams.add_fence(user, recorded, epoch);
   const bool is_known = remove_small_block(offset, bytes);
   const state_lock lock{blocks_.mutex};
@@ -74,21 +74,19 @@ std::optional<block_allocator::allocation> block_allocator::find(std::size_t off
 }
 
 void block_allocator::add_dependency(stream_state& waiter, stream_state& other) {
-  // Memory in caches was freed before this call too, but has no epoch yet.
   blocks_.empty_caches(other);
   const state_lock lock{blocks_.mutex};
-  // The dependencies of `other` are not copied, because they may be newer than the event.
+  // Dependencies of `other` are not copied, because they may be newer than the event.
   waiter.add_dependency(other, other.advance_epoch());
 }
 
 detail::stream_point block_allocator::current_epoch(stream_ref stream, bool with_caches) {
   stream_state* const from = blocks_.streams.find(stream);
   if (from == nullptr) return {};
-  // Memory in caches has no epoch yet.
   if (with_caches) blocks_.empty_caches(*from);
   const state_lock lock{blocks_.mutex};
   if (from->has_passed(from->newest())) return {};
-  // If nothing was freed since the last epoch, none ends here.
+  // No epoch ends if nothing was freed in it.
   return {from, from->newest() < from->epoch() ? from->epoch() - 1 : from->advance_epoch()};
 }
 
@@ -104,7 +102,6 @@ void block_allocator::note_passed(const detail::stream_point& reached) {
 }
 
 void block_allocator::forget(stream_ref stream, bool is_ending) {
-  // Streams without a state need no turn.
   if (blocks_.streams.find(stream) == nullptr) return;
   backing_turn turn{backing_.turns};
   serial_.store(next_serial(), std::memory_order_release);
@@ -120,7 +117,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   blocks_.streams.forget(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
-  // The fences stay if ~stream is the caller, which has waited if events need their stream.
+  // ~stream has waited if events need their stream, so the fences stay.
   if (is_ending) return;
   blocks_.streams.end_fences(*left);
   at_work.record_forgotten({left});
@@ -130,7 +127,7 @@ void block_allocator::forget_ended(stream_ref stream) {
   try {
     forget(stream, true);
   } catch (...) {
-    // The next stream may have the handle, and must not find this state by it.
+    // Another stream may get the handle, and must not find this state.
     const backing_turn turn{backing_.turns};
     if (stream_state* const left = blocks_.streams.find(stream)) {
       blocks_.streams.source().note_unknown_user();
@@ -146,12 +143,12 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
                                   chunk_gift* gift) {
   const detail::profiler_range range{"hipvmm pool: trim"};
   using namespace std::chrono_literals;
-  // Memory that others create meanwhile does not count, because they could go on for ever.
+  // Memory that others create meanwhile does not count, or this might not end.
   const std::size_t held_first = physical_bytes();
   const std::size_t most = held_first - std::min(held_first, bytes_to_keep);
   std::size_t returned = 0;
   for (auto pause = 20us;; pause = std::min(2 * pause, 1000us)) {
-    // Requests go first, but they may come without end.
+    // Requests go first, up to a bound.
     for (int i = 0; i < 1000 && backing_.turns.waiting.load(std::memory_order_relaxed) != 0; ++i)
       std::this_thread::yield();
     maintenance::trimmed some{};
@@ -162,7 +159,6 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
       const std::size_t held = physical_bytes();
       const std::size_t least = held - std::min(held, most - std::min(most, returned));
       some = maintenance{blocks_, backing_, turn}.trim(std::max(bytes_to_keep, least), gift);
-      // Memory that the background worker is unmapping is not the device's yet.
       do_others_unmap = turn.do_others_unmap();
     }
     returned += some.bytes;
@@ -224,11 +220,9 @@ void block_allocator::record_fences() {
 void block_allocator::reserve(std::size_t bytes) {
   if (bytes == 0) return;
   const pool_statistics before = counters();
-  // The pool keeps the chunks of a block that is allocated and freed.
   const std::optional<std::size_t> at = allocate(idle(), {bytes, unit});
   if (!at) return;
   deallocate(idle(), *at, bytes);
-  // Not counted, because no caller requested it.
   constexpr auto source = static_cast<std::size_t>(pool_source::new_chunks);
   const state_lock lock{blocks_.mutex};
   if (blocks_.served[source] > before.served[source]) --blocks_.served[source];
@@ -236,7 +230,7 @@ void block_allocator::reserve(std::size_t bytes) {
 }
 
 void block_allocator::begin_sleep(const std::string& refusal) noexcept {
-  // Caches keep nothing from now on, because a request that a cache serves is not refused.
+  // Caches keep nothing, because nothing refuses a request that a cache serves.
   ++blocks_.waiting_requests;
   const state_lock lock{blocks_.mutex};
   blocks_.refusal = &refusal;
@@ -259,11 +253,11 @@ void block_allocator::release_idle(const char* function, bool may_wait) {
   // Blocks in transit reach the index soon.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
   backing_turn turn{backing_.turns};
-  // The other request may wait until this thread's own request ends: the wait below would not end.
+  // The other request may wait for this thread's request, so the wait below might not end.
   if (!may_wait && turn.do_others_wait())
     throw std::invalid_argument{std::string{function} + ": a request of " + name_of_pool(base()) +
                                 " waits for memory: it can be evicted when that has ended"};
-  // The background worker may be unmapping, and begins nothing more.
+  // The background worker may be unmapping; it begins nothing more.
   turn.wait_for_others();
   maintenance at_work{blocks_, backing_, turn};
   while (at_work.trim(0).bytes != 0) continue;

@@ -19,14 +19,13 @@
 
 namespace hipvmm::mr::pool {
 
-/// The refusal to deallocate in a captured stream.
 inline constexpr const char* captured_stream =
     "the stream is being captured into a graph, which may run again and again: give the memory "
     "back when the last launch is submitted";
 
-/// pool_statistics without `callbacks`, and two numbers for the library alone.
+/// Without `callbacks`.
 struct allocator_statistics : pool_statistics {
-  /// Longest run of addresses for one request; those without memory get new memory.
+  /// Longest run of addresses that one request can get, with new memory where there is none.
   std::size_t largest_place = 0;
   std::size_t states = 0;
 };
@@ -35,39 +34,32 @@ struct listed_block {
   std::size_t offset;
   std::size_t bytes;
   block_use use;
-  std::uintptr_t stream;  ///< handle of its stream; 0: none, or gone
+  std::uintptr_t stream;  ///< handle; 0: none, or gone
 };
 
-/// Allocates ranges of a pool's addresses: chooses the addresses of a request, the chunks that back
-/// them, and the streams that may use them. Offsets count from the start of the addresses.
-/// Thread-safe: a thread's cache serves most requests by its own spin lock, the state lock most
-/// others, the slow path the rest.
+/// Allocates ranges of a pool's addresses, by offset. Thread-safe.
 class block_allocator {
  public:
   static constexpr std::size_t unit = block_index::unit;
 
-  /// `base`: the first address.
   block_allocator(memory_backend& memory, fence_source& fences, std::uintptr_t base)
       : blocks_{memory, fences, base}, backing_{memory} {}
 
-  /// The address of offset 0: constant while a block is used.
+  /// Constant while a block is used.
   [[nodiscard]] std::uintptr_t base() const noexcept { return blocks_.index.base(); }
-  /// Made at first use. It belongs to the stream until the stream is forgotten.
+  /// Made at first use, and kept until the stream is forgotten.
   [[nodiscard]] stream_state& state_of(stream_ref stream) {
     return stream.is_per_thread_default() ? state_of_thread(stream) : *cache_user_of(stream).state;
   }
-  /// For a handle that means another stream in each thread.
   [[nodiscard]] stream_state& state_of_thread(stream_ref stream) {
     return blocks_.streams.state_of(stream, this_thread_number());
   }
   [[nodiscard]] stream_state& idle() noexcept { return blocks_.streams.idle(); }
   [[nodiscard]] stream_state& all_streams() noexcept { return blocks_.streams.all_streams(); }
 
-  /// Allocates whole units; nullopt if the limit or the addresses leave no place. Pre: for a graph,
-  /// which may use the memory in any stream, `user` is idle(). Throws: out_of_memory if the backend
-  /// refused memory; hip_error of the backend and of fences; std::logic_error while asleep.
+  /// Allocates whole units; nullopt without room. Pre: `user` is idle() for a graph, which may run
+  /// in any stream. Throws: out_of_memory, hip_error; std::logic_error while asleep.
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
-  /// Returns false, with nothing done, unless `bytes` are in use at `offset`.
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
 
   struct cache_user {
@@ -83,8 +75,7 @@ class block_allocator {
       return last.user;
     return remember_user(last_used[place], serial, stream);
   }
-  /// Takes a block of that class, or of that size, from the cache; npos if it has none. Not a
-  /// std::optional, which stalls each hit when it is returned in registers.
+  /// npos without a block. A std::optional returned in registers would stall.
   [[nodiscard]] std::size_t cached_small_block(const cache_user& user,
                                                std::size_t class_index) noexcept {
     const std::size_t cached = user.cache->pop(class_index);
@@ -98,8 +89,7 @@ class block_allocator {
       static_cast<void>(blocks_.small_blocks.to_caller(cached, block_class, user.state->id()));
     return cached;
   }
-  /// Allocates a block if the cache has none. deallocate_small_block() returns false, with nothing
-  /// done, unless a caller has a block of that class at `offset`.
+  /// deallocate_small_block() returns false, with nothing done, unless a caller has such a block.
   [[nodiscard]] std::optional<std::size_t> allocate_small_block(const cache_user& user,
                                                                 std::size_t class_index,
                                                                 slab_supply* supply = nullptr);
@@ -107,65 +97,56 @@ class block_allocator {
                               std::size_t offset) noexcept {
     if (!blocks_.small_blocks.to_cache(offset, class_index, user.state->id())) return false;
     if (!user.cache->push(class_index, offset)) push_over_oldest(user, class_index, offset);
-    // A request that lacked memory may have emptied this cache already.
+    // A request that lacked memory may have emptied the cache before this push.
     if (blocks_.waiting_requests.load() != 0) [[unlikely]]
       blocks_.empty_caches(*user.state);
     return true;
   }
-  /// The same for larger blocks. A cache keeps one: the last one freed of the four that were
-  /// allocated last. Deallocation frees all others.
+  /// The same for larger blocks.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const cache_user& user, std::size_t bytes,
                                                           slab_supply* supply = nullptr);
   bool deallocate_block(const cache_user& user, std::size_t offset, std::size_t bytes) noexcept;
-  /// Frees all memory in caches. Throws: std::bad_alloc.
+  /// Throws: std::bad_alloc.
   void empty_all_caches();
 
-  /// As deallocate(), after it has made a fence, because later calls cannot make one: the stream is
-  /// a per-thread stream, or its frees make the newest fence. Throws: std::invalid_argument while
-  /// the stream is captured; as fence_source::fence_for.
+  /// Makes a fence first, because a later call cannot: for per-thread streams, and if frees make
+  /// the newest fence. Throws: std::invalid_argument while captured; as fence_source::fence_for.
   bool deallocate_and_record(stream_state& user, std::size_t offset, std::size_t bytes);
   struct allocation {
     std::size_t bytes;
-    stream_state* user;  ///< nullptr: a stream that was forgotten, or another thread's own
+    stream_state* user;  ///< nullptr: forgotten, or of another thread
   };
-  /// The allocation at `offset` and its stream; nullopt if none begins there.
   [[nodiscard]] std::optional<allocation> find(std::size_t offset);
 
-  /// Work of `waiter` from now on is ordered after the work on all memory freed in `other`.
+  /// Work of `waiter` from now on is ordered after work on all memory freed in `other`.
   void add_dependency(stream_state& waiter, stream_state& other);
-  /// Ends the epoch of memory freed in `stream` until now and returns it, with the state; empty if
-  /// all of that has passed. Memory in caches is left out unless `with_caches` empties them.
+  /// Ends the epoch of memory freed in `stream`, and returns it; empty if all has passed. Leaves
+  /// out memory in caches unless `with_caches`.
   [[nodiscard]] detail::stream_point current_epoch(stream_ref stream, bool with_caches = true);
-  /// Work of `waiter` from now on is ordered after the work on all memory freed up to that epoch.
+  /// Work of `waiter` from now on is ordered after work on all memory freed up to that epoch.
   void add_dependency(stream_ref waiter, const detail::stream_point& reached);
-  /// The work on all memory freed up to that epoch has passed.
+  /// Work on memory freed up to that epoch has passed.
   void note_passed(const detail::stream_point& reached);
-  /// Makes a fence cover all memory freed in `stream`, which may then be destroyed. `is_ending`:
-  /// ~stream calls it. Throws: std::invalid_argument while `stream` is captured, if memory freed in
-  /// it lacks a fence.
+  /// So that the stream may be destroyed. `is_ending`: by ~stream. Throws: std::invalid_argument
+  /// while `stream` is captured, if memory freed in it lacks a fence.
   void forget(stream_ref stream, bool is_ending = false);
-  /// Forgets a stream that is destroyed in any case. If no fence can be made, memory freed in it
-  /// becomes free only after a wait for all work. Throws: as forget, after that.
+  /// The same, but without a fence the stream's memory waits for all work. Throws: as forget, then.
   void forget_ended(stream_ref stream);
 
-  /// Releases idle chunks until `bytes_to_keep` are left or `deadline` has come, and returns the
-  /// number of bytes released, those of `gift` too. Other threads get their turns after every few
-  /// chunks, or a 64th of those that are idle.
+  /// Until `bytes_to_keep` are left or `deadline` has come. Returns the bytes released or given.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline,
                    chunk_gift* gift = nullptr);
-  /// One turn of a trim, without a wait, for callers that come again.
+  /// One turn, without a wait.
   maintenance::trimmed trim_some(std::size_t bytes_to_keep);
-  /// Whether chunks have old addresses that are still mapped and that HIP has not refused to unmap.
-  /// Refused ones are tried again with others; a caller that retried them alone would report each
-  /// refusal. Takes no lock.
+  /// Without those that HIP refused, because each retry of these is reported. Takes no lock.
   [[nodiscard]] bool has_addresses_to_unmap() const noexcept {
     return backing_.to_unmap.load(std::memory_order_relaxed) != 0;
   }
   void unmap_old_addresses();
-  /// Waits until no work uses freed memory, except work that a capture hides.
+  /// Waits until no work uses freed memory, except work in a capture.
   void drain();
   void record_fences();
-  /// Leaves a free block of `bytes` bytes for later requests, if the limit and the addresses allow.
+  /// Leaves a free block of that size, if there is room.
   void reserve(std::size_t bytes);
   /// Runs `work` while no other thread uses the backend.
   template <typename Work>
@@ -174,16 +155,16 @@ class block_allocator {
     return work();
   }
 
-  /// Until wake(), refuses requests with that text, which lives as long; caches keep nothing, and
-  /// trims release nothing. Blocks may be freed.
+  /// Until wake(), requests are refused with that text, which must live on; caches and trims do
+  /// nothing. Blocks may be freed.
   void begin_sleep(const std::string& refusal) noexcept;
   void wake() noexcept;
   [[nodiscard]] bool is_asleep() {
     return blocks_.with_lock([this] { return blocks_.refusal != nullptr; });
   }
-  /// Waits, if it may, until no work uses freed memory, and releases all idle chunks. `function` is
-  /// for messages. Pre: it is asleep. Throws: std::invalid_argument while an old address of a chunk
-  /// is mapped, or, if it may not wait, while a request waits; as the backend.
+  /// Releases all idle chunks; with `may_wait`, after work on freed memory. Pre: it is asleep.
+  /// Throws: std::invalid_argument while an old address is mapped, or if a request waits and this
+  /// may not; as the backend.
   void release_idle(const char* function, bool may_wait);
 
   [[nodiscard]] pool_reuse reuse() {
@@ -198,39 +179,34 @@ class block_allocator {
   void set_largest_chunk(std::size_t bytes) {
     blocks_.with_lock([&] { blocks_.largest_chunk = bytes; });
   }
-  /// Pre: no request was made yet.
+  /// Pre: no request was made.
   void set_event_origin(const detail::event_origin& origin) noexcept { blocks_.events = origin; }
-  /// Takes no lock of the pool.
+  /// Takes no lock.
   [[nodiscard]] std::size_t physical_bytes() const noexcept { return blocks_.physical_bytes(); }
   void reset_highs() {
     blocks_.with_lock([this] { blocks_.index.reset_highs(); });
   }
 
-  /// The current usage, under the state lock. Scans cached blocks, free blocks that are next to
-  /// others or may hold a chunk, and addresses without memory. `fresh`: the bytes that the source
-  /// can create, for largest_possible, which is 0 otherwise. Throws: std::bad_alloc.
+  /// Scans caches, gaps, and free blocks that are adjacent or may hold a chunk, under the state
+  /// lock. `fresh`: for largest_possible, which is 0 without it. Throws: std::bad_alloc.
   [[nodiscard]] allocator_statistics usage_snapshot(std::optional<new_memory> fresh = std::nullopt);
-  /// Whether `bytes` may be served after the release of all idle chunks, if the source gives
-  /// `fresh` bytes more. False is definite; true means only that a release is worth trying: places
-  /// are not checked if chunks do not move or a thread works on some block. Throws: std::bad_alloc.
+  /// Whether a release of all idle chunks, and `fresh` bytes more, could serve `bytes`. Only false
+  /// is definite. Throws: std::bad_alloc.
   [[nodiscard]] bool may_release_serve(std::size_t bytes, std::size_t fresh);
-  /// No share of a stream, no largest request; memory in caches counts as used. Visits no memory.
+  /// Without numbers that need a visit of memory. Memory in caches counts as used.
   [[nodiscard]] pool_statistics counters();
-  /// Holds the state lock for a visit of the caches only.
+  /// Visits the caches only.
   [[nodiscard]] pool_usage held_and_used();
-  /// All blocks with memory, by offset, but those that a thread is working on. Pre: called by the
-  /// work of with_backend(). Throws: std::bad_alloc.
+  /// Without blocks that a thread works on. Pre: in with_backend(). Throws: std::bad_alloc.
   [[nodiscard]] std::vector<listed_block> list_blocks();
 
  private:
   using state_lock = pool_blocks::state_lock;
-  /// The state and the cache that a thread used last for a stream.
   struct remembered {
     std::uint64_t serial;
     ihipStream_t* stream;
     cache_user user;
   };
-  // A hash table of more places than most threads have streams; each place has one stream.
   static constexpr unsigned remembered_bits = 6;
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 
@@ -239,22 +215,19 @@ class block_allocator {
                                          stream_ref stream);
   void push_over_oldest(const cache_user& user, std::size_t class_index,
                         std::size_t offset) noexcept;
-  /// If a pool that releases all or nothing has `returned` more than it should, creates the
-  /// difference anew. Returns how many bytes remain released.
+  /// Creates memory anew if a trim of all `returned` too much. Returns the bytes still released.
   std::size_t restore_kept(std::size_t bytes_to_keep, std::size_t returned);
-  /// Splits up to `count` used blocks off free memory, and returns how many.
+  /// Returns how many used blocks it cut from free memory.
   std::size_t take_batch(stream_state& user, std::size_t bytes, std::size_t* offsets,
                          std::size_t count);
   void add_small_block(stream_state& user, std::size_t offset, std::size_t class_index,
                        std::size_t bytes);
-  /// Returns false, with nothing done, if no larger block of that size begins there.
   [[nodiscard]] bool free_large_block(stream_state& user, std::size_t offset,
                                       std::size_t bytes) noexcept;
-  /// Removes the map's entry of the block, if it has one; `bytes` becomes its size. Returns false
-  /// for an entry of another size, or of a block in a cache.
+  /// Sets `bytes` to the size of the entry. Returns false for another size, and for a cached block.
   [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;
 
-  // Distinguishes entries of other allocators, and of times before a stream was forgotten.
+  // New for each allocator, and after each forget(), so that threads remember no forgotten state.
   std::atomic<std::uint64_t> serial_{next_serial()};
   pool_blocks blocks_;
   pool_backing backing_;

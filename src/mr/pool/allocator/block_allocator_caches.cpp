@@ -29,7 +29,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
   std::array<std::size_t, thread_cache::most> batch{};
   const std::size_t wanted = thread_cache::capacity(class_index) / 2;
   std::optional<detail::counted_scope> carrier{std::in_place, blocks_.blocks_in_transit};
-  // If frees make fences, no batch: other threads that empty a cache free without a fence.
+  // No batch if frees make fences, because a thread that empties a cache makes none.
   const bool is_single = state.newest_fence().is_made_by_frees();
   const auto batch_size = [&] {
     return is_single || blocks_.waiting_requests.load() != 0 ? 1 : wanted;
@@ -42,8 +42,7 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
     add_small_block(state, *one, class_index, bytes);
     if (is_single) return one;
     carrier.emplace(blocks_.blocks_in_transit);
-    // The slow path has mostly freed more memory for this stream, but the pool may be asleep by
-    // now.
+    // The slow path mostly leaves more free memory.
     try {
       count = take_batch(state, bytes, batch.data(), batch_size());
     } catch (...) {
@@ -51,10 +50,10 @@ std::optional<std::size_t> block_allocator::allocate_small_block(const cache_use
       throw;
     }
     if (count == 0) return one;
-    // To the cache, because the caller gets the lowest block of the batch.
+    // The caller gets the lowest block, which is in the batch.
     static_cast<void>(deallocate_small_block(user, class_index, *one));
   }
-  // The lowest address for the caller; the others follow in the order of addresses.
+  // In the order of addresses.
   for (std::size_t i = count; i-- > 0;) {
     try {
       blocks_.small_blocks.add(batch[i], class_index, state.id(), i != 0);
@@ -84,9 +83,8 @@ std::size_t block_allocator::take_batch(stream_state& user, std::size_t bytes, s
                                         std::size_t count) {
   const state_lock lock{blocks_.mutex};
   blocks_.require_awake();
-  // As many as fit in the smallest hole that holds a quarter: a whole batch would come from larger
-  // holes, and its blocks would keep the chunks there from moving. The rest of a small hole is no
-  // loss, because freed small blocks merge again.
+  // A whole batch would come from larger holes, and its blocks would keep the chunks there from
+  // moving. The rest of a small hole merges with freed blocks later.
   block* hole = nullptr;
   for (std::size_t least = std::max<std::size_t>(count / 4, 1); hole == nullptr; least /= 2) {
     if (least == 0) return 0;
@@ -120,7 +118,7 @@ std::optional<std::size_t> block_allocator::allocate_block(const cache_user& use
                                                            std::size_t bytes, slab_supply* supply) {
   stream_state& state = *user.state;
   std::optional<std::size_t> made;
-  // The cached block may be part of the best fit.
+  // The cached block goes first, because it may be part of the best fit.
   const thread_cache::block_at other = user.cache->take_block(&blocks_.blocks_in_transit);
   if (other.bytes != 0) blocks_.small_blocks.remove(other.offset);
   {

@@ -14,13 +14,12 @@ namespace hipvmm::mr::pool {
 
 namespace {
 
-/// The free memory that a request finds when all work is done; a miss empties caches, so theirs
-/// too.
+/// The free memory when all work is done, with that of caches.
 class free_memory_scan final : block_filter {
  public:
   /// Subtracts the blocks of caches from `seen.used_current`, and fills in `seen.streams`.
   free_memory_scan(pool_blocks& blocks, allocator_statistics& seen) : blocks_{blocks} {
-    std::vector<std::size_t> shares(blocks.streams.states().size());  // by the states' index
+    std::vector<std::size_t> shares(blocks.streams.states().size());
     for (stream_state& each : blocks.streams.states()) {
       shares[each.index()] += each.free_bytes();
       if (!each.free().empty()) add(each.free().back());
@@ -41,7 +40,7 @@ class free_memory_scan final : block_filter {
       add_idle_chunks(blocks.index, *each.first, each.end, chunks_);
     }
 
-    // Memory freed without a stream counts as idle: it waits for work, not for a stream.
+    // Memory freed without a stream counts as idle, because no stream has it.
     shares.front() += shares[blocks.streams.all_streams().index()];
     for (const stream_state& each : blocks.streams.states()) {
       if (each.is_all_streams()) continue;
@@ -55,24 +54,19 @@ class free_memory_scan final : block_filter {
     for (const stretch& each : stretches_) bytes = std::max(bytes, each.end - each.first->offset);
     return bytes;
   }
-  /// Bytes of chunks of which nothing is used.
   [[nodiscard]] std::size_t whole_chunks() const {
     std::size_t sum = 0;
     for (const idle_chunk& each : chunks_) sum += each.bytes;
     return sum;
   }
-  /// The longest run of addresses without memory and idle memory.
   [[nodiscard]] std::size_t largest_place() const;
-  /// Tries requests of up to `most` bytes, and returns the largest that moves of chunks and the
-  /// memory of `fresh` serve. Pre: the pool can serve `served` bytes.
+  /// By trial up to `most` bytes. Pre: the pool can serve `served` bytes.
   [[nodiscard]] std::size_t largest_with_new(std::size_t served, std::size_t most,
                                              std::optional<new_memory> fresh) const;
-  /// The largest request if the pool releases all idle chunks, and creates chunks from these and
-  /// `fresh` bytes, of `room` bytes at most. Pre: chunks move and are returned.
+  /// If idle chunks become at most `room` bytes of new ones. Pre: chunks move and are returned.
   [[nodiscard]] std::size_t largest_after_release(std::size_t fresh, std::size_t room) const;
 
  private:
-  /// Whether `fresh` and chunks that move serve `bytes`, within the limit and in some place.
   [[nodiscard]] bool can_serve(std::size_t bytes, std::optional<new_memory> fresh) const;
 
   struct stretch {
@@ -86,7 +80,7 @@ class free_memory_scan final : block_filter {
   }
   [[nodiscard]] bool may_move(const block&) const override { return true; }
   [[nodiscard]] bool may_unmap(const block& one) const override {
-    return one.state == block_state::leaving;  // it is unmapped before a request is refused
+    return one.state == block_state::leaving;  // unmapped before a refusal
   }
 
   [[nodiscard]] bool has_no_memory(const block& one) const {
@@ -97,7 +91,7 @@ class free_memory_scan final : block_filter {
     const auto is_part = [this](const block* one) {
       return one != nullptr && (is_usable(*one) || has_no_memory(*one));
     };
-    std::map<std::size_t, std::size_t> seen;  // from the start of each to its end
+    std::map<std::size_t, std::size_t> seen;
     const auto visit_around = [&](const block& one) {
       const auto behind = seen.upper_bound(one.offset);
       if (behind != seen.begin() && std::prev(behind)->second > one.offset) return;
@@ -126,8 +120,8 @@ class free_memory_scan final : block_filter {
 
   pool_blocks& blocks_;
   std::vector<block*> cached_;
-  std::vector<stretch> stretches_;  // those that may be the longest, or hold a chunk
-  std::vector<idle_chunk> chunks_;  // in these
+  std::vector<stretch> stretches_;
+  std::vector<idle_chunk> chunks_;
 };
 
 std::size_t free_memory_scan::largest_place() const {
@@ -138,7 +132,7 @@ std::size_t free_memory_scan::largest_place() const {
     });
     return result;
   }
-  // Chunks are apart: a place keeps a margin on both sides.
+  // Unbacked addresses on both sides separate chunks.
   const std::size_t margins = 2 * blocks_.memory.traits.granularity;
   for (const block& gap : blocks_.index.unmapped())
     result = std::max(result, gap.bytes - std::min(gap.bytes, margins));
@@ -148,7 +142,7 @@ std::size_t free_memory_scan::largest_place() const {
 bool free_memory_scan::can_serve(std::size_t bytes, std::optional<new_memory> fresh) const {
   const request wanted{bytes, block_index::unit};
   chunk_rules rules = blocks_.rules();
-  rules.moves_small_chunks = fresh.has_value();  // as after the source refused
+  rules.moves_small_chunks = fresh.has_value();  // as if memory was refused
   placement_scan found;
   if (blocks_.memory.traits.moves_chunks) found.sources = chunks_;
   scan_gaps(blocks_.index, wanted, *this, rules, found);
@@ -166,7 +160,7 @@ std::size_t free_memory_scan::largest_with_new(std::size_t served, std::size_t m
   most = align_down(most, block_index::unit);
   if (most <= served) return served;
   if (fits(most)) return most;
-  // Not monotonic: a larger request may get another place, or chunks too large for it.
+  // Not monotonic, because a larger request may get another place, or too large chunks.
   while (most - served > blocks_.memory.traits.granularity) {
     const std::size_t half = align_down(served + (most - served) / 2, block_index::unit);
     (fits(half) ? served : most) = half;
@@ -184,7 +178,7 @@ std::size_t free_memory_scan::largest_after_release(std::size_t fresh, std::size
   std::size_t result = 0;
   for_each_place([&](const block& first, const block& last) {
     const std::size_t end = last.end();
-    // Free memory of chunks in use stays at both ends; all between would be without memory.
+    // Only free memory of chunks in use, at both ends, would keep its backing.
     std::size_t front = end;
     std::size_t back = first.offset;
     for (const block* at = &first; at != last.next; at = at->next) {
@@ -209,7 +203,7 @@ std::size_t free_memory_scan::largest_after_release(std::size_t fresh, std::size
   return align_down(result, block_index::unit);
 }
 
-/// Counts memory in caches as used. Pre: the state lock is held.
+/// Memory in caches counts as used. Pre: the state lock is held.
 pool_statistics counted(pool_blocks& blocks) {
   block_index& index = blocks.index;
   pool_statistics now{};
@@ -226,7 +220,7 @@ pool_statistics counted(pool_blocks& blocks) {
   return now;
 }
 
-/// nullopt for a block without memory, or a busy one.
+/// nullopt for an unmapped or busy block.
 std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   switch (one.state) {
     case block_state::used:
@@ -242,7 +236,7 @@ std::optional<block_use> use_of(pool_blocks& blocks, const block& one) {
   return std::nullopt;
 }
 
-/// 0 if no stream has it, or the stream is gone.
+/// 0 without a stream, or if that is gone.
 std::uintptr_t stream_of(pool_blocks& blocks, const block& one, block_use use) {
   if (use == block_use::leaving) return 0;
   const stream_state* user = &owner_of(one);
@@ -291,7 +285,7 @@ allocator_statistics block_allocator::usage_snapshot(std::optional<new_memory> f
   seen.largest_now = scan.longest();
   seen.largest_place = scan.largest_place();
   const std::size_t whole = scan.whole_chunks();
-  // Bounds a request without new memory.
+  // No request without new memory is larger.
   const std::size_t most = std::min(seen.largest_place, seen.reserved_current - seen.used_current);
   seen.largest_moved = seen.largest_now;
   if (memory.traits.moves_chunks)
@@ -302,15 +296,14 @@ allocator_statistics block_allocator::usage_snapshot(std::optional<new_memory> f
     return seen;
   };
   if (!fresh) return in_classes();
-  // Slabs never move: the pool releases idle ones for a request that none of them holds.
+  // For a request that no slab holds, the pool releases idle slabs.
   if (!memory.traits.moves_chunks) fresh->bytes = add_bytes(fresh->bytes, whole);
   const std::size_t room = blocks_.limit - std::min(blocks_.limit, seen.used_current);
   seen.largest_possible = scan.largest_with_new(
       seen.largest_moved, std::min({seen.largest_place, room, add_bytes(most, fresh->bytes)}),
       fresh);
   if (memory.traits.moves_chunks && memory.traits.returns_memory) {
-    // `most_created` is an underestimate if the number of chunks is limited, because most new
-    // chunks are larger than this.
+    // Too low if the number of chunks is limited, because most new chunks are larger.
     constexpr std::size_t small_chunk = 2 * MiB;
     const std::size_t most_created =
         fresh->chunks < blocks_.limit / small_chunk ? fresh->chunks * small_chunk : blocks_.limit;

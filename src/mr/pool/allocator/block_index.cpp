@@ -91,7 +91,7 @@ void block_index::leave_unmapped(block& one) noexcept {
 
 block* block_index::best_fit(block_owner& from, std::size_t bytes,
                              std::size_t alignment) const noexcept {
-  // If few blocks have the alignment, a block that holds the request at any offset serves as well.
+  // If few blocks are aligned, takes one that holds the request at any offset.
   constexpr int patience = 16;
   free_blocks& all = from.free();
   const auto fits = [&](const block& one) {
@@ -149,8 +149,8 @@ void block_index::unclaim(const blocks& claimed) noexcept {
 
 void block_index::make_free(block& loose) noexcept {
   block* joined = &loose;
-  // Idle memory beside a freed block joins it until the owner has passed the free: one block serves
-  // more requests than two, and freed memory is mostly beside the idle memory that it was cut from.
+  // Idle memory joins an adjacent freed block, mostly the one that it was cut from, until the owner
+  // has passed the free: one block serves more requests than two.
   const auto joins = [&](const block* other) {
     if (other == nullptr || other->state != block_state::free) return false;
     if (other->owner == loose.owner)

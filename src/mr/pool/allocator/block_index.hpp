@@ -15,19 +15,17 @@
 
 namespace hipvmm::mr::pool {
 
-/// Which of a pool's addresses are free, used or unmapped, and which chunks back them. It knows no
-/// streams: an owner is a tree of free blocks. Offsets count from the first address. Not
-/// thread-safe.
+/// Which of a pool's addresses are free, used or unmapped, and which chunks back them. Offsets
+/// count from the first address. Not thread-safe.
 class block_index {
  public:
-  /// Unit of all sizes and offsets.
   static constexpr std::size_t unit = 256;
 
   struct chunk {
     std::size_t bytes;
     std::uint64_t order;  ///< of creation
   };
-  using chunk_map = std::map<std::size_t, chunk>;  ///< by offset
+  using chunk_map = std::map<std::size_t, chunk>;
   using blocks = std::vector<block*>;
 
   /// `base`: the address of offset 0. Blocks of `idle` merge with those of any owner.
@@ -36,18 +34,17 @@ class block_index {
   block_index& operator=(block_index&&) = delete;
 
   [[nodiscard]] std::size_t address_bytes() const noexcept { return address_bytes_; }
-  /// Any thread may read it at any time.
+  /// For any thread at any time.
   [[nodiscard]] std::uintptr_t base() const noexcept {
     return base_.load(std::memory_order_relaxed);
   }
   /// Pre: no block is used.
   void set_base(std::uintptr_t base) noexcept { base_.store(base, std::memory_order_relaxed); }
-  /// The first offset from `offset` on with an aligned address.
   [[nodiscard]] std::size_t aligned(std::size_t offset, std::size_t alignment) const noexcept {
     return ((base() + offset + alignment - 1) & ~(alignment - 1)) - base();
   }
-  /// Makes the next `count` cuts unable to fail, and the table of used blocks large enough for as
-  /// many more. Throws: std::bad_alloc.
+  /// Reserves memory for `count` cuts and as many more used blocks, so that these cannot fail.
+  /// Throws: std::bad_alloc.
   void prepare_for(std::size_t count);
   /// Cuts in reserve for each growth: slow_path::finish() makes up to three and must not allocate.
   static constexpr std::size_t kept_spare = 3;
@@ -55,37 +52,31 @@ class block_index {
   void end_growth() noexcept { --growths_; }
   [[nodiscard]] block& front() const noexcept { return *front_; }
   [[nodiscard]] std::size_t used_blocks() const noexcept { return used_.size(); }
-  /// The used block at `offset`; nullptr if none begins there.
   [[nodiscard]] block* find(std::size_t offset) noexcept;
 
-  /// The smallest block of `from` that holds the request; nullptr if there is none.
   [[nodiscard]] block* best_fit(block_owner& from, std::size_t bytes,
                                 std::size_t alignment) const noexcept;
-  /// The same, in `from` and in idle memory.
   [[nodiscard]] block* best_fit_or_idle(block_owner& from, std::size_t bytes,
                                         std::size_t alignment) const noexcept;
 
   // Free to busy. Pre: prepared for two cuts.
-  /// Makes [at, at + bytes) of a free block busy; the rest stays free.
   block& take(block& from, std::size_t at, std::size_t bytes) noexcept;
   void take_whole(block& from) noexcept;
-  /// Makes the free blocks of [begin, end) busy, cut to that range, up to the first that is not
-  /// free, and adds them to `claimed`. `first`: a block at or before `begin`. Throws:
-  /// std::bad_alloc; then nothing changed.
+  /// Makes free blocks from `begin` on busy, up to `end` or to one that is not free. `first`: at or
+  /// before `begin`. Throws: std::bad_alloc; then nothing changed.
   void claim(block& first, std::size_t begin, std::size_t end, blocks& claimed);
   // Busy to free, in the tree of its owner, merged with neighbours.
   void make_free(block& loose) noexcept;
   void unclaim(const blocks& claimed) noexcept;
 
   // Busy to used and back.
-  /// Merges the busy blocks from `first` up to `end` into one used block of `owner`.
+  /// Merges the busy blocks from `first` up to `end`.
   block& make_used(block& first, std::size_t end, block_owner& owner, std::uint64_t epoch) noexcept;
-  /// The used block of that size at `offset`, now busy; nullptr, nothing done, if there is none.
+  /// Makes a used block of that size busy; nullptr, nothing done, if there is none.
   [[nodiscard]] block* take_used(std::size_t offset, std::size_t bytes) noexcept;
 
-  // Scans cost nothing for used blocks, nor for isolated free blocks smaller than the request.
-  /// Calls visit(first, last), in no order, for each stretch of adjacent free blocks that is two or
-  /// more blocks, or one of at least `bytes` bytes.
+  /// Calls visit(first, last) for each stretch of adjacent free blocks, and for each single one of
+  /// at least `bytes` bytes.
   template <typename Visit>
   void for_each_stretch(std::size_t bytes, Visit visit) const;
   /// By size, then by address.
@@ -98,25 +89,23 @@ class block_index {
   void take_leaving(block& old) noexcept;
 
   // Unmapped to busy and back.
-  /// Makes [at, at + bytes), or up to its end, of an unmapped block busy. Pre: prepared.
+  /// Makes [at, at + bytes), or what of it is in `gap`, busy. Pre: prepared.
   block& take_unmapped(block& gap, std::size_t at, std::size_t bytes) noexcept;
-  /// Splits a block. The rest has the same attributes. Pre: prepared; it is in no tree and not
-  /// used.
+  /// Returns the rest, with the same attributes. Pre: prepared; `whole` is in no tree and not used.
   block& cut(block& whole, std::size_t bytes) noexcept;
   void merge(block& first, std::size_t end) noexcept;
   void make_unmapped(block& loose) noexcept;
 
-  // A chunk is counted at its present address; its old address is a leaving block.
+  // A chunk counts at its present address; its old address is a leaving block.
   [[nodiscard]] const chunk_map& chunks() const noexcept { return chunks_; }
   /// A lower bound, more than half of the smallest chunk; address_bytes() without chunks.
   [[nodiscard]] std::size_t least_chunk() const noexcept;
   /// Gives the chunk a new creation number.
   void add_chunk(chunk_map::node_type made, std::size_t offset) noexcept;
-  /// For put_chunk(), or to be dropped.
   [[nodiscard]] chunk_map::node_type take_chunk(std::size_t offset) noexcept;
   void put_chunk(chunk_map::node_type moved, std::size_t offset) noexcept;
 
-  /// Bytes of chunks, for any thread at any time; the highest of these and of note_high().
+  /// For any thread at any time. The high is the highest of physical_bytes() and of note_high().
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return physical_bytes_.load(std::memory_order_relaxed);
   }
@@ -135,7 +124,7 @@ class block_index {
     using type = std::size_t;
     const type& operator()(const block& one) const noexcept { return one.offset; }
   };
-  // Offsets are multiples of hundreds of bytes, so their low bits carry no information.
+  // The low bits of offsets carry no information.
   struct mix {
     std::size_t operator()(std::size_t offset) const noexcept {
       return static_cast<std::size_t>((offset * 0x9E3779B97F4A7C15U) >> 32);
@@ -146,7 +135,7 @@ class block_index {
                                       boost::intrusive::hash<mix>,
                                       boost::intrusive::power_2_buckets<true>>;
 
-  void join_next(block& one) noexcept;  // the attributes are those of `one`
+  void join_next(block& one) noexcept;
   void enter_tree(block& one) noexcept;
   void leave_tree(block& one) noexcept;
   void enter_unmapped(block& one) noexcept;
@@ -169,7 +158,7 @@ class block_index {
   mutable block_tree leaving_;
   std::size_t unmapped_bytes_ = 0;
   mutable owner_list owners_;
-  // Of two adjacent free blocks the later one; and some that are alone by now.
+  // The later of two adjacent free blocks; also some that are alone by now.
   mutable block_list beside_others_;
   chunk_map chunks_;
   std::array<std::size_t, 65> chunks_by_width_{};  // how many chunks have sizes of so many bits

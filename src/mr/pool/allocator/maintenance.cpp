@@ -48,7 +48,7 @@ bool maintenance::collect_reusable(const stream_timeline::state_list& states, bo
     one->owner = &blocks_.streams.idle();
     one->epoch = 0;
   }
-  // A merge removes free blocks only: those of the list that are not freed yet are busy.
+  // A merge removes only blocks that are free; those to come are busy.
   for (block* const one : passed) blocks_.index.make_free(*one);
   return !passed.empty();
 }
@@ -61,7 +61,7 @@ void maintenance::record_forgotten(const stream_timeline::state_list& states) {
       if (!each->is_forgotten() || !each->lacks_fence()) continue;
       ended = each->advance_epoch();
     }
-    // After the end of the epoch, so that the fence covers all memory of it.
+    // Behind the end of the epoch, to cover all of it.
     each->fences().push_back({blocks_.streams.source().fence_for_gone(), ended});
   }
 }
@@ -151,8 +151,7 @@ std::size_t maintenance::release(unmap_records& going, chunk_gift* gift) {
 
 void maintenance::detach(const idle_chunk& chunk, block_index::blocks& around,
                          unmap_records& going) {
-  // No work uses an old address of the chunk either: work there was submitted before the work that
-  // has passed at the present address.
+  // Work at an old address of the chunk has passed, because it preceded work at the present one.
   detach_old_addresses([&chunk](const auto& one) { return one.order == chunk.order; }, going);
   unmap_records records;
   records.push_back({nullptr, around.front(), chunk.bytes});
@@ -201,7 +200,7 @@ std::size_t maintenance::release_chunks(const std::vector<idle_chunk>& chosen,
 maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gift) {
   const stream_timeline::state_list states = blocks_.streams.all();
   blocks_.empty_caches(states);
-  // Other threads are about to free these blocks, so a later trim may find more idle chunks.
+  // Blocks in transit may make more chunks idle.
   const bool are_in_transit = blocks_.blocks_in_transit.load() != 0;
   record_forgotten(states);
   blocks_.streams.record_missing_fences(states, nullptr);
@@ -209,10 +208,10 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
   static_cast<void>(unmap_old_addresses());
   if (!backing_.memory.traits.returns_memory)
     return trim_with_addresses(bytes_to_keep, are_in_transit);
-  // Memory that other threads are releasing still counts as held, and is not released twice.
+  // Others release this.
   const std::size_t leaving = turn_.leaving_bytes();
   if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
-  // Adjacent blocks of several streams become one, so that later turns visit fewer.
+  // Merges blocks of several streams, so that later turns visit fewer.
   static_cast<void>(collect_reusable(states, false));
 
   std::vector<idle_chunk> found;
@@ -232,14 +231,13 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       });
     });
     const bool in_use = is_free_memory_in_use();
-    // A release takes some tens of microseconds. Each turn visits all idle chunks, so if there are
-    // many, it releases more.
+    // A turn visits all idle chunks, so it releases more if there are many.
     const std::size_t most_chunks =
         std::max(backing_.memory.traits.prices.chunks_of_trim(), found.size() / 64);
     const auto is_asked = [gift](const idle_chunk& each) {
       return gift != nullptr && each.bytes == gift->asked.chunk_bytes;
     };
-    // The newest first: the old ones stay, which are mostly neighbours in the order of creation.
+    // The old ones stay, because they are mostly neighbours in the order of creation.
     std::ranges::sort(found, std::greater<>{}, [&](const idle_chunk& each) {
       return std::pair{is_asked(each), each.order};
     });
@@ -253,7 +251,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       chosen.push_back(each);
     }
     more = more || ((in_use || are_in_transit || turn_.are_others_away()) && excess != 0);
-    // By address, so that after the cuts for one the `first` of the next is still at or before it.
+    // A cut then leaves the `first` of the next ones at or before them.
     std::ranges::sort(chosen, {}, &idle_chunk::offset);
     around = claim(chosen);
   }
@@ -299,7 +297,6 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
   };
   try {
     if (!detail::attempt([&] { old = backing_.memory.replace_addresses(); })) {
-      // The process has too few addresses: the memory stays, and counts as held.
       keep_all();
       return {0, false};
     }
@@ -312,9 +309,8 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
   blocks_.with_lock([this] { blocks_.index.set_base(backing_.memory.base()); });
   std::size_t returned = pinned;
   for (const idle_chunk& each : chosen) returned += each.bytes;
-  // The memory counts as held until the device has it.
   turn_.without_lock([&old] { static_cast<void>(old->release()); }, returned);
-  // Addresses of other objects still pin the rest.
+  // Other objects' addresses pin these.
   returned -= std::min(returned, backing_.memory.pinned_bytes());
   const state_lock lock{blocks_.mutex};
   for (std::size_t i = 0; i < chosen.size(); ++i) {

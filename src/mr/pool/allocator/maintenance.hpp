@@ -11,53 +11,51 @@
 
 namespace hipvmm::mr::pool {
 
-/// Work other than serving requests, for one turn. It unmaps and waits without the locks.
+/// One turn's work other than serving requests. Unmaps and waits without the locks.
 class maintenance {
  public:
   maintenance(pool_blocks& blocks, pool_backing& backing, backing_turn& turn)
       : blocks_{blocks}, backing_{backing}, turn_{turn} {}
 
-  /// Records which fences have passed. States of forgotten streams that have passed become vacant.
+  /// Also vacates states of forgotten streams that have passed.
   void poll_fences(const stream_timeline::state_list& states);
-  /// Makes a fence of all streams for forgotten states that ended without one.
+  /// Makes a fence for all devices for forgotten states that lack one.
   void record_forgotten(const stream_timeline::state_list& states);
-  /// Makes memory idle that streams freed and have passed; false if there is none. Does nothing
-  /// without pool_reuse::allow_opportunistic, unless `is_forced`.
+  /// Makes memory idle that streams have passed; false if there is none. Does nothing without
+  /// pool_reuse::allow_opportunistic, unless `is_forced`.
   bool collect_reusable(const stream_timeline::state_list& states, bool is_forced);
-  /// Unmaps the old addresses that no work uses, and those that HIP refused to unmap before.
-  /// Returns whether any were unmapped.
+  /// Unmaps old addresses that no work uses, and those refused before. Returns whether any went.
   bool unmap_old_addresses();
-  /// Waits for work on freed memory. Adds streams in a capture to `without_fence`, if not null.
+  /// Waits for work on freed memory. Adds captured streams to `without_fence`.
   void wait_for_streams(const stream_timeline::state_list& states,
                         std::vector<const stream_state*>* without_fence = nullptr);
 
   struct trimmed {
-    std::size_t bytes;  ///< released
-    bool may_go_on;     ///< more may be left, now or when streams have advanced
+    std::size_t bytes;
+    bool may_go_on;  ///< more may follow, now or later
   };
   /// Releases some idle chunks without a wait: those for the taker of `gift` first, then the
-  /// newest. At least `bytes_to_keep` stay; but if memory returns only with its addresses and more
-  /// is held, all goes or nothing.
+  /// newest. If memory returns only with its addresses, all goes or nothing.
   [[nodiscard]] trimmed trim(std::size_t bytes_to_keep, chunk_gift* gift = nullptr);
 
  private:
   using state_lock = pool_blocks::state_lock;
   using unmap_records = std::list<pool_backing::unmap_record>;
 
-  /// Pre: the state lock is held.
+  /// With the state lock.
   [[nodiscard]] bool is_free_memory_in_use() const;
-  /// Throws: as the backend; then the rest stays.
+  /// Throws: as the backend; the rest stays.
   template <typename Predicate>
   void detach_old_addresses(Predicate is_over, unmap_records& going);
   void detach(const idle_chunk& chunk, block_index::blocks& around, unmap_records& going);
-  /// Returns the bytes of chunks released. Memory that HIP refuses to release is tried again later.
+  /// Returns the bytes of chunks released. Keeps what HIP refuses.
   [[nodiscard]] std::size_t release(unmap_records& going, chunk_gift* gift = nullptr);
-  /// Pre: the state lock is held; `chosen` is by address. Throws: std::bad_alloc; nothing changed.
+  /// With the state lock; `chosen` is by address. Throws: std::bad_alloc; nothing changed.
   [[nodiscard]] std::vector<block_index::blocks> claim(const std::vector<idle_chunk>& chosen);
   [[nodiscard]] std::size_t release_chunks(const std::vector<idle_chunk>& chosen,
                                            std::vector<block_index::blocks>& around,
                                            chunk_gift* gift);
-  /// All or nothing. `are_in_transit`: other threads carry blocks to the index.
+  /// All or nothing. `are_in_transit`: blocks are on their way to the index.
   [[nodiscard]] trimmed trim_with_addresses(std::size_t bytes_to_keep, bool are_in_transit);
 
   pool_blocks& blocks_;

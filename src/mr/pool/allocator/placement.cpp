@@ -10,31 +10,27 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// Many chunks make a program's first minutes slow; large chunks make a pool hold more than it
-// needs: docs/design/pool_design.md has the rule, pool_figures.md the frontier.
+// Many chunks are slow to make; large ones hold memory that is not needed (pool_design.md).
 
-/// A new chunk has 1/chunks_per_doubling of the pool's memory, so a doubling takes so many chunks.
+/// A new chunk has 1/chunks_per_doubling of the pool's memory,
 constexpr std::size_t chunks_per_doubling = 8;
-/// Or 1/chunks_per_growth of the growth, if that is more, so that one request takes few.
+/// or 1/chunks_per_growth of the growth, if that is more: then one request takes few chunks.
 constexpr std::size_t chunks_per_growth = 4;
-/// Bounds of the share of the memory, and of the cut of a growth.
+/// Bounds of the two.
 constexpr std::size_t smallest_share = 2 * MiB;
 constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
 constexpr std::size_t largest_cut = 256 * MiB;
-/// A growth is rounded up to a multiple of a unit: a chunk, or as little as 1/growths_per_chunk of
-/// it if more than 1/largest_free_part of the pool would be free. So much free memory has not
-/// served this request, and more of it would not serve the next.
+/// A growth is rounded up to a chunk. If more than 1/largest_free_part of the pool would be free,
+/// it is rounded up to less, but at least to 1/growths_per_chunk of one.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
-/// If a device takes chunks of one size only, the limit is divided into at least so many.
+/// The limit is divided into at least so many equal chunks.
 constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 
-/// Keeps the number of chunks within rules.most_chunks. In a small pool a chunk has at least
-/// 16/most_chunks of the memory held, so the number of chunks is a logarithm of that memory. In a
-/// large pool a chunk has 2/most_chunks of the limit: half of the allowed number makes up the
-/// limit.
+/// Keeps the number of chunks within rules.most_chunks: in a small pool by a part of the memory
+/// held, in a large one by a part of the limit.
 std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept {
   if (rules.most_chunks == 0) return 0;
   const std::size_t even = 2 * (rules.limit / rules.most_chunks);
@@ -42,7 +38,6 @@ std::size_t least_for_count(std::size_t held, const chunk_rules& rules) noexcept
   return align_up(std::min(even, share), rules.granularity);
 }
 
-/// Bytes of a new chunk by the memory held, or the one size of all chunks.
 std::size_t chunk_share(const block_index& index, const chunk_rules& rules) noexcept {
   if (rules.equal_chunk != 0) return rules.equal_chunk;
   const std::size_t held = index.physical_bytes();
@@ -52,7 +47,7 @@ std::size_t chunk_share(const block_index& index, const chunk_rules& rules) noex
                    std::min(share, std::bit_floor(rules.largest_chunk))});
 }
 
-/// Bytes of each new chunk of a growth by `wanted` bytes, of which new chunks give `missing`.
+/// New chunks give `missing` of `wanted` bytes.
 std::size_t new_chunk_bytes(const block_index& index, std::size_t missing, std::size_t wanted,
                             const chunk_rules& rules) {
   if (!rules.moves_chunks || missing == 0) return missing;
@@ -67,7 +62,7 @@ std::size_t growth_unit(const block_index& index, std::size_t missing, std::size
                         const chunk_rules& rules) {
   const std::size_t share = chunk_share(index, rules);
   if (rules.equal_chunk != 0) return share;
-  if (!rules.moves_chunks) return std::max(least_cut, share);  // never joins with others
+  if (!rules.moves_chunks) return std::max(least_cut, share);  // a slab never joins with others
   const std::size_t held = index.physical_bytes() + missing;
   const std::size_t free = held - std::min(held, index.used_bytes() + requested);
   const std::size_t spare = held / largest_free_part - std::min(held / largest_free_part, free);
@@ -86,7 +81,7 @@ class scanner {
   placement_scan run() {
     const auto is_usable = [this](const block& one) { return filter_.is_usable(one); };
     const auto may_move = [this](const block& one) { return filter_.may_move(one); };
-    // A single block that is smaller holds neither the request nor a chunk that could move.
+    // A smaller single block holds neither the request nor a chunk.
     const std::size_t least =
         rules_.moves_chunks ? std::min(request_.bytes, rules_.granularity) : request_.bytes;
     index_.for_each_stretch(least, [&](block& first, const block& last) {
@@ -117,7 +112,7 @@ class scanner {
   }
 
  private:
-  /// Adjacent addresses without memory, or old ones that could be unmapped.
+  /// Adjacent addresses that are unmapped, or old and can be unmapped.
   struct gap {
     block* first;
     block* last;
@@ -145,7 +140,6 @@ class scanner {
     return index_.aligned(offset, request_.alignment);
   }
 
-  /// The run of usable blocks before `one`; nullptr if there is none.
   [[nodiscard]] block* run_before(const block& one) const {
     block* run = nullptr;
     for (block* at = one.previous; at != nullptr && filter_.is_usable(*at); at = at->previous)
@@ -194,7 +188,7 @@ class scanner {
     note_candidate(here);
   }
 
-  /// The request ends with the usable run behind the gap.
+  /// For a request that ends with the usable run behind the gap.
   void scan_end_of_gap(const gap& range) {
     std::size_t end = range.end();
     for (const block* next = range.last->next; next != nullptr && filter_.is_usable(*next);
@@ -212,7 +206,7 @@ class scanner {
     note_creation(here);
   }
 
-  /// As scan_gap() if chunks are apart: leaves `margin` bytes on both sides.
+  /// For chunks that are apart: leaves `margin` bytes on both sides.
   void scan_inside_gap(const gap& range, std::size_t margin) {
     candidate here = candidate_in(range, aligned(range.offset() + margin));
     here.map_at = align_down(here.at, rules_.granularity);
@@ -222,7 +216,6 @@ class scanner {
     note_candidate(here);
   }
 
-  /// Bytes of idle chunks that are in the place already.
   [[nodiscard]] std::size_t kept_in(const candidate& here) const {
     const std::size_t end = here.at + request_.bytes;
     std::size_t sum = 0;
@@ -260,7 +253,7 @@ class scanner {
   placement_scan found_;
 };
 
-/// Chunks of at least `least` bytes to be moved to `target`, in the order of their creation.
+/// In the order of their creation.
 std::vector<idle_chunk> sources_for(const candidate& target, const request& wanted,
                                     const placement_scan& found, std::size_t least) {
   const std::size_t end = target.at + wanted.bytes;
@@ -268,7 +261,7 @@ std::vector<idle_chunk> sources_for(const candidate& target, const request& want
   std::erase_if(sources, [&](const idle_chunk& one) {
     return one.bytes < least || (one.offset < end && target.at < one.offset + one.bytes);
   });
-  // From the smallest runs first, because large ones may serve large requests as they are.
+  // From the smallest runs first: large ones may serve large requests as they are.
   std::ranges::sort(sources, {}, [](const idle_chunk& one) {
     return std::pair{one.run_bytes, one.offset};
   });
@@ -302,8 +295,8 @@ std::optional<growth_plan> plan_at(const candidate& target, const block_index& i
     plan.least = plan.wanted = moved + rounded;
   } else {
     plan.least = moved + missing;
-    // If the number of chunks is limited, the last one takes the rest of the limit. A slab takes up
-    // to `least_cut` of it, for small requests to share.
+    // If the number of chunks is limited, the last one takes the rest. A slab takes up to
+    // `least_cut`, for small requests to share.
     const std::size_t rest = align_down(allowed, rules.granularity);
     std::size_t most = missing;
     if (rules.most_chunks != 0)
@@ -330,7 +323,7 @@ void scan_gaps(const block_index& index, const request& wanted, const block_filt
 
 std::size_t equal_chunk_bytes(std::size_t available, const chunk_rules& rules) noexcept {
   std::size_t share = std::min(std::bit_floor(rules.limit / equal_chunks), largest_equal_chunk);
-  // The size divides a small limit, so that no part of the limit is left over.
+  // A divisor of a small limit, so that all of it can be used.
   if (share < smallest_share) share = std::min(rules.limit & (~rules.limit + 1), smallest_share);
   const std::size_t fitting = std::max(std::bit_floor(available / chunks_per_doubling),
                                        std::min(std::bit_floor(available), smallest_share));
@@ -342,7 +335,7 @@ std::size_t equal_chunk_bytes(std::size_t available, const chunk_rules& rules) n
 
 std::optional<growth_plan> plan_growth(const block_index& index, const request& wanted,
                                        const placement_scan& found, const chunk_rules& rules) {
-  // A move takes more calls than a creation, so smaller chunks move only if memory is short.
+  // A move takes more calls than a new chunk, so small chunks move only as a last choice.
   const std::size_t new_chunk = chunk_share(index, rules);
   for (const std::size_t least : {new_chunk, std::size_t{0}}) {
     if (least != 0 && rules.moves_small_chunks) continue;

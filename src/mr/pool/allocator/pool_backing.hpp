@@ -21,27 +21,26 @@
 
 namespace hipvmm::mr::pool {
 
-/// The turns of threads on the slow path, and the work that they do without its lock.
 struct backing_turns {
-  // The slow-path lock: held for planning and for HIP calls that do not wait for the GPU.
+  // The slow-path lock.
   detail::ranked_mutex mutex{detail::lock_rank::pool_slow_path};
-  // Work of turns without that lock, oldest first. Its blocks may be busy until it ends.
+  // The work of a turn without the lock. Its blocks may be busy until it ends.
   struct unlocked_period : boost::intrusive::list_base_hook<> {
     std::uint64_t number = 0;
-    // Bytes of chunks that this work unmaps, which count as held until it ends; else nullopt.
+    // Of chunks, which count as held until it ends; nullopt: it unmaps nothing.
     std::optional<std::size_t> unmapped_bytes;
     [[nodiscard]] bool unmaps() const noexcept { return unmapped_bytes.has_value(); }
   };
   boost::intrusive::list<unlocked_period> unlocked_periods;
   std::uint64_t last_unlocked_period = 0;
   std::condition_variable_any unlocked_period_ended;
-  // Threads that wait for the lock, which is not fair: trims let them go first.
+  // Threads that wait for the lock, which is not fair, so trims let them go first.
   std::atomic<int> waiting{0};
 };
 
-/// Guarded by the slow-path lock, except the atomic numbers.
+/// The slow-path lock guards all but the atomic number.
 struct pool_backing {
-  /// An old address of a chunk that has moved, which earlier work may still use.
+  /// Earlier work may still use it.
   struct old_mapping {
     block* addresses;     // leaving
     std::uint64_t order;  // of the chunk
@@ -51,7 +50,7 @@ struct pool_backing {
   struct unmap_record {
     std::unique_ptr<pending_release> what;
     block* addresses;         // busy
-    std::size_t chunk_bytes;  // 0: an old address; its chunk stays
+    std::size_t chunk_bytes;  // 0: only an old address
     bool is_released = false;
   };
 
@@ -63,14 +62,12 @@ struct pool_backing {
   std::list<unmap_record> refused;       // by HIP: tried again
   std::atomic<std::size_t> to_unmap{0};  // size of `old_mappings`
 
-  /// Pre: the slow-path lock is held.
   void note_old_mappings() noexcept {
     to_unmap.store(old_mappings.size(), std::memory_order_relaxed);
   }
 };
 
-/// One thread's turn on the slow path. Failures and events are reported after it, because an error
-/// handler and a callback may use the pool.
+/// One thread's turn on the slow path. Reports after it, because handlers may use the pool.
 class backing_turn {
  public:
   explicit backing_turn(backing_turns& turns)
@@ -80,14 +77,14 @@ class backing_turn {
     --turns_.waiting;
   }
 
-  /// Other threads have their turns while `work` waits. `unmapped_bytes`: as in unlocked_period.
+  /// Lets other threads have turns. `unmapped_bytes`: as in unlocked_period.
   template <typename Work>
   void without_lock(Work work, std::optional<std::size_t> unmapped_bytes = {}) {
     ++times_away_;
     const absent away{*this, unmapped_bytes};
     work();
   }
-  /// Waits without the lock; false if a capture forbids that.
+  /// False if a capture forbids the wait.
   [[nodiscard]] bool wait_for(const fence& point) {
     bool passed = false;
     without_lock([&] { passed = stream_timeline::wait_for(point); });
@@ -101,13 +98,11 @@ class backing_turn {
   [[nodiscard]] bool do_others_wait() const noexcept {
     return !std::ranges::all_of(turns_.unlocked_periods, &backing_turns::unlocked_period::unmaps);
   }
-  /// Bytes that other threads are unmapping, which still count as held.
   [[nodiscard]] std::size_t leaving_bytes() const noexcept {
     std::size_t bytes = 0;
     for (const auto& each : turns_.unlocked_periods) bytes += each.unmapped_bytes.value_or(0);
     return bytes;
   }
-  /// Waits until all present work of other threads without the lock has ended.
   void wait_for_others() {
     const std::uint64_t newest = turns_.last_unlocked_period;
     turns_.unlocked_period_ended.wait(lock_, [&] {

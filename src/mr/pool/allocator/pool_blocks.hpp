@@ -24,10 +24,8 @@
 
 namespace hipvmm::mr::pool {
 
-/// The blocks of a pool, the streams that own them, and the numbers that decide on growth. `mutex`,
-/// the state lock, guards all members from `streams` on. It is taken after the slow-path lock and
-/// held for steps in trees. Long work and waits hold neither lock: the blocks involved are busy,
-/// and no other thread touches busy blocks.
+/// The state lock `mutex` guards all members from `streams` on. It is taken after the slow-path
+/// lock and held for steps in trees. Long work holds neither lock: its blocks are busy.
 struct pool_blocks {
   using state_lock = stream_timeline::state_lock;
 
@@ -36,7 +34,7 @@ struct pool_blocks {
         small_blocks{backend.traits.address_bytes},
         streams{fences, mutex},
         index{backend.traits.address_bytes, base, streams.idle()} {}
-  /// The index ends before the trees of the streams, which would unlink blocks that are gone.
+  /// Empties the trees of the streams, because the index ends first.
   ~pool_blocks() {
     for (stream_state& each : streams.states()) each.free().clear();
   }
@@ -45,24 +43,23 @@ struct pool_blocks {
   const memory_backend& memory;
   detail::event_origin events{memory_event_source::pool, 0, -1};  // set before the first request
   block_map small_blocks;                                         // uses atomics, no lock
-  // Requests that have waited for all streams, and a sleeping pool: caches then keep nothing.
+  // Requests in their last resort, and a sleep. Caches keep nothing unless it is 0.
   std::atomic<int> waiting_requests{0};
-  // Threads that carry blocks between a cache and the index, where no request finds them.
+  // Threads that carry blocks between a cache and the index.
   std::atomic<int> blocks_in_transit{0};
 
-  // In a cache line of its own, because most frees read the members above and take no lock.
+  // In a cache line of its own, because most frees take no lock.
   alignas(64) detail::ranked_mutex mutex{detail::lock_rank::pool_state};
   stream_timeline streams;
   block_index index;
   std::size_t limit = static_cast<std::size_t>(-1);
   std::size_t largest_chunk = static_cast<std::size_t>(-1);
-  std::size_t equal_chunk = 0;  // the one size of chunks, if they must have one; 0: not chosen yet
-  std::size_t planned_bytes = 0;  // that slow paths are about to create
+  std::size_t equal_chunk = 0;    // the one size, if chunks must have one; 0: not chosen yet
+  std::size_t planned_bytes = 0;  // about to be created by slow paths
   pool_reuse reuse;
   std::array<std::uint64_t, pool_source_count> served{};
   std::uint64_t chunks_created = 0;
   std::uint64_t chunks_moved = 0;
-  // While the memory sleeps, the text by which requests are refused.
   const std::string* refusal = nullptr;
 
   template <typename Work>
@@ -72,28 +69,25 @@ struct pool_blocks {
   }
 
   // Called with the state lock.
-  /// Throws: std::logic_error while the memory sleeps.
+  /// Throws: std::logic_error while asleep.
   void require_awake() const;
   [[nodiscard]] chunk_rules rules() const;
-  /// Plans a growth. Pinned chunks count against the limit too. A growth can take one only if it
-  /// needs a chunk of exactly that size. Throws: std::bad_alloc.
+  /// Pinned chunks count as held unless their exact size is needed. Throws: std::bad_alloc.
   [[nodiscard]] std::optional<growth_plan> plan(const request& wanted, const placement_scan& found,
                                                 chunk_rules rules) const;
-  /// Chooses the one size of chunks, if they must have one and no address is mapped: several fit
-  /// into `available` bytes.
+  /// If chunks must have one size and none is mapped, chooses it: several fit into `available`.
   void choose_equal_chunk(std::size_t available);
-  /// Returns false, with nothing done, unless `bytes` are in use at `offset`.
+  /// Returns false, with nothing done, if no such block is used.
   [[nodiscard]] bool free_used(stream_state& user, std::size_t offset, std::size_t bytes,
                                bool has_fence = false) noexcept;
-  /// Merges the busy blocks from `first` up to `end`, served by `counted`. Returns the offset.
+  /// Merges the busy blocks up to `end`, and returns the offset.
   std::size_t make_used(block& first, std::size_t end, stream_state& user,
                         pool_source counted) noexcept;
-  /// The best fit of own and idle memory. Throws: std::bad_alloc; std::logic_error while asleep.
+  /// Throws: std::bad_alloc; std::logic_error while asleep.
   [[nodiscard]] std::optional<std::size_t> take_own(stream_state& user, const request& wanted,
                                                     pool_source counted);
 
-  /// Visits each block in a cache once, also if a thread moves it to another one meanwhile. Throws:
-  /// std::bad_alloc; as `visit`.
+  /// Visits a block once even if it moves to another cache. Throws: std::bad_alloc; as `visit`.
   template <typename Visit>
   void for_each_cached(Visit visit) {
     std::vector<std::pair<block*, stream_state*>> found;
@@ -109,7 +103,7 @@ struct pool_blocks {
       if (std::exchange(last, one) != one) visit(*owner, *one);
   }
 
-  // Called without the state lock.
+  // Without the state lock.
   void free_cached(stream_state& user, std::size_t bytes, const std::size_t* offsets,
                    std::size_t count) noexcept;
   void empty_caches(stream_state& user) noexcept;
@@ -117,7 +111,7 @@ struct pool_blocks {
     for (stream_state* const each : users) empty_caches(*each);
   }
 
-  // Called with or without it.
+  // With or without it.
   [[nodiscard]] std::size_t physical_bytes() const noexcept {
     return index.physical_bytes() + memory.pinned_bytes();
   }
@@ -125,7 +119,7 @@ struct pool_blocks {
                     const void* stream = nullptr) const noexcept;
 };
 
-/// By the start of the pool's addresses; 0: it has slabs.
+/// `start`: of the pool's addresses; 0: it has slabs.
 [[nodiscard]] std::string name_of_pool(std::uintptr_t start);
 
 }  // namespace hipvmm::mr::pool

@@ -15,11 +15,10 @@ namespace {
 
 using microseconds = std::chrono::duration<double, std::micro>;
 
-/// The longest wait for memory that streams have freed, before new memory is taken.
 microseconds patience_for(pool_blocks& blocks, const memory_backend& memory,
                           const request& wanted) {
   const microseconds cost_of_chunk = memory.traits.prices.patience();
-  constexpr double most_held_by_needed = 4;  // a bound, because the work may wait for this thread
+  constexpr double most_held_by_needed = 4;  // the awaited work may wait for this thread
   const pool_blocks::state_lock lock{blocks.mutex};
   if (!blocks.reuse.allow_opportunistic) return microseconds{0};
   const std::size_t needed = blocks.index.used_bytes() + wanted.bytes;
@@ -56,7 +55,7 @@ std::optional<std::size_t> slow_path::serve() {
 }
 
 std::optional<std::size_t> slow_path::take_free() {
-  // Other threads may have freed or added memory while this one waited for its turn.
+  // Other threads may have freed memory meanwhile.
   if (const auto found = take_own(pool_source::own_stream)) return found;
   blocks_.empty_caches(states_);
   if (const auto found = take_followed()) return found;
@@ -71,19 +70,19 @@ std::optional<std::size_t> slow_path::take_free() {
 std::optional<std::size_t> slow_path::add_backing() {
   std::optional<std::size_t> grown;
   pass_.refused = detail::refusal_of([&] { grown = grow(); });
-  // GCC 12 (-O3) lets grow() write to `grown` before it throws.
+  // GCC 12 (-O3) may store to `grown` although grow() throws.
   return pass_.refused ? std::nullopt : grown;
 }
 
 bool slow_path::wait_for_memory() {
-  // Bounds the scans, because other threads may free memory without end.
+  // A bound, because other threads may free memory without end.
   constexpr int most_scans = 64;
   const auto& refused = pass_.refused;
   if (refused && !std::exchange(is_memory_short_, true)) return true;
-  // Whether the scan saw all free memory. Read here, because the calls below leave the lock.
+  // Whether the scan saw all free memory; read before the lock is left.
   const bool was_whole =
       !pass_.missed_a_run && turn_.times_away() == pass_.times_away && !turn_.are_others_away();
-  // The pool may lack addresses that old mappings of moved chunks still occupy.
+  // These addresses may be what the pool lacks.
   if (maintenance_.unmap_old_addresses()) return true;
   if (refused && rounds_.may_help(refused->why(), backing_.memory.reclaims_left())) {
     bool came_back = false;
@@ -93,8 +92,7 @@ bool slow_path::wait_for_memory() {
   }
   if (!waited_) {
     maintenance_.wait_for_streams(states_, &without_fence_);
-    // From now on this request claims free memory before it waits for it, and caches keep nothing,
-    // so that no other request takes that memory.
+    // This request now claims memory before it waits for it, and caches keep nothing for others.
     waited_ = true;
     ++blocks_.waiting_requests;
     return true;
@@ -105,7 +103,7 @@ bool slow_path::wait_for_memory() {
 }
 
 slow_path::~slow_path() {
-  // Chunks that others gave, if the request was served without them.
+  // Chunks of others that were not needed.
   if (asked_others_) backing_.memory.release_set_aside();
   if (waited_) --blocks_.waiting_requests;
 }
@@ -114,7 +112,7 @@ void slow_path::uncover_free_memory() {
   states_ = blocks_.streams.all();
   without_fence_.clear();  // captures may have ended
   blocks_.empty_caches(states_);
-  // These blocks reach the index soon, and no thread fills a cache now.
+  // These blocks reach the index soon; no thread fills a cache now.
   while (blocks_.blocks_in_transit.load() != 0) std::this_thread::yield();
 }
 
@@ -128,13 +126,11 @@ std::optional<std::size_t> slow_path::take_own(pool_source counted) {
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
-  // The newest fence of the user's stream must cover all that it waits for.
   if (!renew_user_fence()) return std::nullopt;
-  // The user's work is ordered after older blocks only, so the search skips up to so many newer
-  // ones.
+  // The user is ordered after older blocks only, so the search passes over so many newer ones.
   constexpr int patience = 16;
   const state_lock lock{blocks_.mutex};
-  // A thread's own stream takes no memory in use: others could not make its fence.
+  // Not for a thread's own stream, in which other threads could not make a fence.
   if (!blocks_.reuse.follow_event_dependencies || user_.thread() != 0) return std::nullopt;
   blocks_.index.prepare_for(2);
   block* best = nullptr;
@@ -166,7 +162,7 @@ std::optional<std::size_t> slow_path::take_passed() {
 }
 
 std::optional<std::size_t> slow_path::wait_for_all_streams() {
-  // Other threads may take the awaited memory while they have the lock.
+  // Others may take the memory first.
   constexpr int most_waits = 16;
   stream_state& freed = blocks_.streams.all_streams();
   for (int i = 0; i < most_waits; ++i) {
@@ -193,7 +189,7 @@ std::optional<std::size_t> slow_path::wait_for_all_streams() {
 std::optional<std::size_t> slow_path::wait_briefly() {
   constexpr std::chrono::microseconds between_queries{20};
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  // Once for a request, which may scan many times.
+  // One patience for all scans of a request.
   if (!brief_wait_began_) brief_wait_began_ = now();
   const microseconds patience = patience_for(blocks_, backing_.memory, request_);
   while (is_freed_in_a_stream() && now() - *brief_wait_began_ < patience) {
@@ -290,7 +286,7 @@ bool slow_path::make_user_wait(const blocks& taken) {
     const state_lock lock{blocks_.mutex};
     user_.add_dependency(owner, known->epoch);
   }
-  // Own memory adds no work that the newest fence must cover, and passed memory needs no fence.
+  // Own and passed memory add no work that the newest fence must cover.
   return !is_behind_others || renew_user_fence();
 }
 
@@ -302,7 +298,7 @@ bool slow_path::is_usable(const block& one) const {
   if (one.state != block_state::free) return false;
   const stream_state& owner = owner_of(one);
   if (&owner == &user_ || owner.is_idle()) return true;
-  // No fence of the stream could cover the work that it is ordered after.
+  // The user's stream can have no fence, so it must not wait for others.
   if (is_without_fence(user_)) return owner.has_passed(one.epoch);
   if (blocks_.reuse.follow_event_dependencies && user_.thread() == 0 &&
       user_.depends_on(owner, one.epoch))
@@ -318,7 +314,7 @@ bool slow_path::may_move(const block& one) const {
 
 bool slow_path::may_be_ordered(const stream_state& owner) const {
   if (is_without_fence(owner) || is_without_fence(user_)) return false;
-  // Without two streams the host would wait, and new memory costs no wait.
+  // Otherwise the host would wait, and new memory needs no wait.
   return waited_ || (user_.is_stream() && owner.is_stream());
 }
 

@@ -16,18 +16,18 @@ namespace hipvmm::mr::pool {
 struct slow_path::growth {
   struct source {
     idle_chunk chunk;
-    blocks around = {};  // that contain it
+    blocks around = {};
     enum { waits, set_aside, moved } stage = waits;
     block_index::chunk_map::node_type node = {};  // while set aside
   };
   growth_plan plan;
-  blocks around;         // of the place: free before
-  block* gap = nullptr;  // of the place: gets backing
+  blocks around;
+  block* gap = nullptr;
   std::vector<source> sources;
-  std::size_t mapped = 0;   // bytes of the gap backed so far
-  std::size_t created = 0;  // bytes
-  std::size_t planned = 0;  // bytes to be created, which others must not plan with
-  // The old addresses of moved chunks are used up to this epoch of the user; 0: not any more.
+  std::size_t mapped = 0;  // bytes of the gap
+  std::size_t created = 0;
+  std::size_t planned = 0;  // bytes still to be created
+  // The user's epoch that ends the use of the sources' old addresses; 0: nothing uses them.
   std::uint64_t in_use_until = 0;
 };
 
@@ -82,9 +82,8 @@ void slow_path::end_plan(growth& work, std::size_t bytes) noexcept {
 }
 
 bool slow_path::may_move_sources(growth& work) {
-  // Memory in use keeps its old address until the work has passed. Without aliases the caller
-  // waits, which costs less than new memory; also for a per-thread stream, because other threads
-  // cannot query its progress.
+  // Memory in use keeps its old address until the work has passed. Without aliases, or for a
+  // thread's stream, which others cannot query, the caller waits: new memory would cost more.
   const bool may_stay =
       backing_.memory.traits.has_aliases && user_.is_stream() && user_.thread() == 0;
   for (const auto& source : work.sources) {
@@ -100,7 +99,7 @@ bool slow_path::may_move_sources(growth& work) {
     if (passed) return true;
     now = user_.epoch();
   }
-  // The user's stream is ordered after the work on all sources now, so one fence of it covers them.
+  // The user's stream is ordered after the work on all sources, so its fence covers that.
   const auto known = blocks_.streams.fence_for(user_, now, &user_);
   if (!known) return mark_untracked(user_);
   work.in_use_until = known->epoch;
@@ -109,7 +108,7 @@ bool slow_path::may_move_sources(growth& work) {
 
 void slow_path::move_by_alias(growth& work) {
   stream_state& last_user = work.in_use_until == 0 ? blocks_.streams.idle() : user_;
-  // Unmapped in the background: an unmap is slow, and on some releases waits for all streams.
+  // The background worker unmaps these, because an unmap is slow, or waits for all streams.
   std::list<pool_backing::old_mapping> old;
   std::vector<std::size_t> from;
   for (const auto& source : work.sources) {
@@ -136,7 +135,7 @@ void slow_path::move_by_alias(growth& work) {
 }
 
 void slow_path::move_by_remap(growth& work) {
-  // One chunk at a time: of several, HIP may refuse to unmap one and to map the others again.
+  // One at a time, because HIP may refuse to unmap one, and then to map the others again.
   for (auto& source : work.sources) {
     backing_.memory.set_aside(source.chunk.offset, source.chunk.bytes);
     source.stage = growth::source::set_aside;
@@ -185,7 +184,7 @@ void slow_path::create(growth& work, std::size_t bytes) {
 
 bool slow_path::defer_unmap(block& left) noexcept {
   bool is_refused = false;
-  // Without host memory the block becomes unmapped, and the backend unmaps before the next map.
+  // Without host memory the backend unmaps before the next map.
   detail::report_exceptions([&] {
     std::list<pool_backing::unmap_record> records;
     records.push_back({nullptr, &left, 0});
@@ -224,10 +223,10 @@ void slow_path::undo(growth& work) noexcept {
 }
 
 void slow_path::free_surplus(block& gained) noexcept {
-  // A thread's default stream gets idle memory only, because other threads make no fence in it.
+  // Other threads could make no fence in a thread's default stream.
   stream_state& owner = user_.thread() == 0 ? user_ : blocks_.streams.idle();
   gained.owner = &owner;
-  // The memory is new, or a fence covers the work that used it.
+  // Nothing uses the memory, or a fence covers that.
   gained.epoch = owner.note_free(true);
   blocks_.index.make_free(gained);
 }
@@ -238,7 +237,6 @@ std::size_t slow_path::finish(growth& work) noexcept {
   block_index& index = blocks_.index;
   index.end_growth();
   if (work.mapped < work.gap->bytes) index.make_unmapped(index.cut(*work.gap, work.mapped));
-  // Backed memory before and behind the request stays free.
   const candidate& target = work.plan.target;
   const std::size_t end = target.at + request_.bytes;
   if (work.gap->end() > end) free_surplus(index.cut(*work.gap, end - work.gap->offset));
@@ -271,7 +269,7 @@ std::optional<std::size_t> slow_path::grow() {
     require_awake();
     backing_.memory.traits.has_aliases ? move_by_alias(work) : move_by_remap(work);
     const growth_plan& plan = work.plan;
-    // The device may still have enough for the request alone.
+    // Perhaps there is enough for the request alone.
     if (!detail::attempt([&] { create(work, plan.wanted - work.mapped); },
                          [&](const shortage&) { return plan.wanted > plan.least; })) {
       backing_.memory.release_set_aside();

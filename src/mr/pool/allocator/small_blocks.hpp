@@ -15,20 +15,17 @@
 #include <utility>
 #include <vector>
 
-// Caches of small blocks, which serve small requests: half of all in most programs. There is one
-// for each stream and thread, so that an allocation and its deallocation touch nothing that others
-// touch. To the block index a small block is a used block, cached or not.
+// Caches of small blocks by stream and thread. To the block index a cached block is used.
 namespace hipvmm::mr::pool {
 
 inline constexpr std::size_t small_block_unit = 256;
 inline constexpr std::size_t largest_small_block = 32768;
-/// Every multiple of the unit up to 16 units, then eight sizes for each doubling, so that a block
-/// for more than 8 units is at most an eighth larger than its request.
+/// Each multiple of the unit up to 16, then eight sizes for each doubling, so that a block of more
+/// than 8 units is at most an eighth larger than its request.
 inline constexpr std::size_t size_class_count = 40;
 
 struct size_classes {
-  std::array<std::uint8_t, largest_small_block / small_block_unit + 1>
-      by_units{};  // the smallest class that holds so many units
+  std::array<std::uint8_t, largest_small_block / small_block_unit + 1> by_units{};
   std::array<std::uint32_t, size_class_count> bytes{};
 
   constexpr size_classes() {
@@ -47,7 +44,7 @@ struct size_classes {
   [[nodiscard]] constexpr std::size_t of(std::size_t wanted) const noexcept {
     return by_units[(wanted + small_block_unit - 1) / small_block_unit];
   }
-  /// The largest request that `free` bytes hold: a small one takes a whole class.
+  /// The largest request that fits into `free` bytes.
   [[nodiscard]] constexpr std::size_t largest_in(std::size_t free) const noexcept {
     if (free < small_block_unit || free >= largest_small_block) return free;
     const std::size_t up = of(free);
@@ -57,10 +54,10 @@ struct size_classes {
 inline constexpr size_classes classes;
 static_assert(classes.bytes.back() == largest_small_block);
 
-/// Class of larger blocks in the map.
+/// The class of all larger blocks.
 inline constexpr std::size_t block_class = 126;
 
-/// Zeroed memory of which only written pages cost anything.
+/// Zeroed memory that costs only the pages that were written.
 template <typename Element>
 class sparse_array {
  public:
@@ -70,7 +67,7 @@ class sparse_array {
     void* const made = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (made == MAP_FAILED) throw std::bad_alloc{};
-    // Otherwise the first write clears 2 MiB.
+    // With huge pages the first write would clear 2 MiB.
     static_cast<void>(::madvise(made, bytes(), MADV_NOHUGEPAGE));
     elements_ = static_cast<Element*>(made);
   }
@@ -79,7 +76,7 @@ class sparse_array {
 
   [[nodiscard]] Element* get() const noexcept { return elements_; }
   [[nodiscard]] Element& operator[](std::size_t i) const noexcept { return elements_[i]; }
-  /// The caller passes the result to free() with the same count.
+  /// To be passed to free() with the same count.
   [[nodiscard]] Element* release() noexcept { return std::exchange(elements_, nullptr); }
   static void free(Element* elements, std::size_t count) noexcept {
     if (elements != nullptr) ::munmap(elements, count * sizeof(Element));
@@ -91,14 +88,12 @@ class sparse_array {
   std::size_t count_ = 0;
 };
 
-/// Map from offset to the state of small blocks, and of larger blocks that caches may have; uses no
-/// lock. An entry holds the class, whether a caller or a cache has the block, and the user: the id
-/// of the stream that allocated or freed it last. Detects wrong sizes and double frees. Exception:
-/// a wrong size of a larger block, if an earlier block at the same offset had that size and the
-/// thread's cache still remembers it.
+/// The state of small blocks, and of larger ones that caches may have, by offset; lock-free.
+/// Detects double frees and wrong sizes, except the size of an earlier larger block at that offset
+/// that the thread's cache remembers.
 class block_map {
  public:
-  /// No stream: the user of an offset without an entry, and the id of each stream after so many.
+  /// No stream: for an offset without an entry, and for all streams after so many.
   static constexpr std::size_t nobody = (std::size_t{1} << 23) - 1;
 
   /// Throws: std::bad_alloc.
@@ -121,8 +116,7 @@ class block_map {
     place_for(offset, class_index)
         ->store(word(offset, class_index, user, cached), std::memory_order_relaxed);
   }
-  /// Assigns the block to the caller, or to a cache. Returns false, with nothing changed, if the
-  /// other side did not have it.
+  /// Returns false, with nothing done, unless the other side has a block of that class.
   [[nodiscard]] bool to_caller(std::size_t offset, std::size_t class_index,
                                std::size_t user) noexcept {
     return change(offset, class_index, user, false);
@@ -142,15 +136,14 @@ class block_map {
   [[nodiscard]] bool is_in_cache(std::size_t offset) const noexcept {
     return (word_at(offset) & is_cached) != 0;
   }
-  /// The user that took the block, or whose cache has it; nobody if there is no entry.
+  /// The last user; nobody if there is no entry.
   [[nodiscard]] std::size_t user_of(std::size_t offset) const noexcept {
     return word_at(offset) >> user_shift;
   }
 
  private:
   using entry = std::atomic<std::uint32_t>;
-  /// The bits of an entry, from the highest: the user; is_cached; is_there; the class of a small
-  /// block, or the offset of a larger one in its 32 KiB, in which no other larger one begins.
+  /// The low bits: the class of a small block, or where in its 32 KiB the larger block begins.
   static constexpr unsigned user_shift = 9;
   static constexpr std::uint32_t is_cached = 0x100;
   static constexpr std::uint32_t is_there = 0x80;
@@ -172,18 +165,16 @@ class block_map {
     return static_cast<std::uint32_t>(user << user_shift) | (cached ? is_cached : 0) |
            low_bits(offset, class_index);
   }
-  /// Larger blocks' entries come first, densely, because blocks of two threads are rarely adjacent.
+  /// Larger blocks' entries are dense, because adjacent ones are rarely of two threads.
   [[nodiscard]] static entry* place_in(entry* entries, std::size_t offset,
                                        bool is_larger) noexcept {
     if (is_larger) return entries + offset % stretch / largest_small_block;
     return entries + blocks_per_stretch + place_of(offset % stretch / small_block_unit);
   }
-  /// nullptr if there never was an entry in that stretch.
   [[nodiscard]] entry* place_for(std::size_t offset, std::size_t class_index) const noexcept {
     entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
     return entries == nullptr ? nullptr : place_in(entries, offset, class_index == block_class);
   }
-  /// nullptr if no block begins there.
   [[nodiscard]] entry* entry_at(std::size_t offset) const noexcept {
     if (offset % small_block_unit != 0) return nullptr;
     entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
@@ -194,22 +185,20 @@ class block_map {
     entry* const small = place_in(entries, offset, false);
     return small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
   }
-  /// An entry of nobody if no block begins there.
   [[nodiscard]] std::uint32_t word_at(std::size_t offset) const noexcept {
     const entry* const one = entry_at(offset);
     if (one == nullptr) return nobody << user_shift;
     return one->load(std::memory_order_relaxed);
   }
-  /// Index of a small block's entry within those of its stretch. Threads work on adjacent small
-  /// blocks, whose entries must not share a cache line, but should share a page, because the first
-  /// use of a page costs more than the rest of a request.
+  /// Puts adjacent entries into other cache lines, because threads share small blocks, but into one
+  /// page, because the first use of a page costs more than a request.
   [[nodiscard]] static constexpr std::size_t place_of(std::size_t index) noexcept {
     constexpr std::size_t entries_per_line = 64 / sizeof(entry);
     constexpr std::size_t entries_per_page = 4096 / sizeof(entry);
     const std::size_t in_page = index * (entries_per_line + 1) % entries_per_page;
     return index / entries_per_page * entries_per_page + in_page;
   }
-  // No compare-exchange: only two frees of one block at once, an error of the program, need one.
+  // No compare-exchange: only an erroneous second free at the same time would need it.
   bool change(std::size_t offset, std::size_t class_index, std::size_t user, bool cached) noexcept {
     if (offset % small_block_unit != 0) return false;
     entry* const one = place_for(offset, class_index);
@@ -222,17 +211,17 @@ class block_map {
   }
 
   std::size_t count_;
-  // Entries are made with the first block of a stretch, because most addresses have none.
+  // The first block in a stretch makes its entries, because most stretches have none.
   sparse_array<std::atomic<entry*>> stretches_;
 };
 
-/// Blocks that one stream freed in one thread, or in threads that share the cache: small blocks,
-/// and one larger block, the last one freed among the four that were allocated here last.
+/// Blocks freed in one stream by some threads: small ones, and one larger block, the last freed of
+/// the four that were last allocated here.
 class thread_cache {
  public:
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 
-  /// The newest small block; npos if there is none.
+  /// The newest; npos if there is none.
   [[nodiscard]] std::size_t pop(std::size_t class_index) noexcept {
     const std::lock_guard lock{lock_};
     std::uint32_t& size = sizes_[class_index];
@@ -246,7 +235,7 @@ class thread_cache {
     filled_ |= std::uint64_t{1} << class_index;
     return true;
   }
-  /// Removes up to `count` small blocks, the oldest first, and returns how many.
+  /// Removes up to `count`, the oldest first, and returns how many.
   std::size_t take(std::size_t class_index, std::size_t* offsets, std::size_t count) noexcept {
     const std::lock_guard lock{lock_};
     std::uint32_t& size = sizes_[class_index];
@@ -257,8 +246,8 @@ class thread_cache {
     size -= static_cast<std::uint32_t>(taken);
     return taken;
   }
-  /// Removes all small blocks, at most `most`, of the first class from `class_index` on that has
-  /// any. Sets `class_index` to that class and returns how many; 0 if there is none.
+  /// Removes all blocks of the first class from `class_index` on that has any, sets `class_index`
+  /// to it, and returns how many, at most `most`.
   std::size_t take_next(std::size_t& class_index, std::size_t* offsets) noexcept {
     const std::lock_guard lock{lock_};
     while (const std::uint64_t left = filled_ >> class_index) {
@@ -272,7 +261,7 @@ class thread_cache {
     class_index = size_class_count;
     return 0;
   }
-  /// False also if small blocks were added since the last take_next(), and all popped.
+  /// May be false after all small blocks were popped.
   [[nodiscard]] bool is_empty() noexcept {
     const std::lock_guard lock{lock_};
     return filled_ == 0 && cached_block_.bytes == 0;
@@ -282,7 +271,7 @@ class thread_cache {
     std::size_t offset = npos;
     std::size_t bytes = 0;
   };
-  /// Removes the larger block if it has exactly `bytes` bytes; otherwise npos.
+  /// Removes the larger block if it has that size; otherwise npos.
   [[nodiscard]] std::size_t pop_block(std::size_t bytes) noexcept {
     const std::lock_guard lock{lock_};
     if (cached_block_.bytes != bytes) return npos;
@@ -292,15 +281,13 @@ class thread_cache {
     cached_block_ = {};
     return offset;
   }
-  /// Records an allocated larger block, which may be freed here.
   void remember(block_at one) noexcept {
     const std::lock_guard lock{lock_};
     recent_blocks_[oldest_recent_] = one;
     oldest_recent_ = (oldest_recent_ + 1) % recent_blocks_.size();
   }
-  /// Caches `one` and returns true if it was recorded. `evicted`: the block that was cached before,
-  /// if there was one; then increments `blocks_in_transit`. A cache keeps one larger block only,
-  /// because the best fit does not see cached blocks.
+  /// Caches `one` and returns true if it was remembered. Increments `blocks_in_transit` if it sets
+  /// `evicted`. Only one is kept, because the best fit does not see it.
   [[nodiscard]] bool push_block(block_at one, block_at& evicted,
                                 std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
@@ -321,21 +308,19 @@ class thread_cache {
       for (std::uint32_t at = 0; at < sizes_[i]; ++at) visit(slots_[places.first[i] + at]);
     if (cached_block_.bytes != 0) visit(cached_block_.offset);
   }
-  /// Removes the larger block. If there is one, increments `blocks_in_transit`; else the result has
-  /// no bytes.
+  /// Increments `blocks_in_transit` if there is a block.
   [[nodiscard]] block_at take_block(std::atomic<int>* blocks_in_transit = nullptr) noexcept {
     const std::lock_guard lock{lock_};
     if (cached_block_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
     return std::exchange(cached_block_, {});
   }
-  /// 64 KiB of small blocks of a class, but at least 4 blocks and at most 64.
+  /// Of small blocks: 64 KiB, but at least 4 and at most 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
     return places.capacity[class_index];
   }
   static constexpr std::size_t most = 64;
 
  private:
-  /// Held for a few instructions and almost never contended.
   class spin_lock {
    public:
     void lock() noexcept {
@@ -347,7 +332,7 @@ class thread_cache {
     std::atomic_flag taken_{};
   };
 
-  /// A table of places in `slots_`, because a division takes longer than all else here.
+  /// A table, because a division would cost more than the rest of a call.
   struct class_places {
     std::array<std::uint32_t, size_class_count> capacity{};
     std::array<std::uint32_t, size_class_count> first{};
@@ -367,10 +352,10 @@ class thread_cache {
   spin_lock lock_;
   std::array<std::uint32_t, size_class_count> sizes_{};
   static_assert(size_class_count < 64);
-  // A bit for each class that may have blocks, so that a miss need not visit all of all caches.
+  // A bit for each class that may have blocks, so that a miss visits only these.
   std::uint64_t filled_ = 0;
   std::vector<std::size_t> slots_ = std::vector<std::size_t>(places.total);
-  std::array<block_at, 4> recent_blocks_;  // the last allocated ones, to be cached when freed
+  std::array<block_at, 4> recent_blocks_;
   std::size_t oldest_recent_ = 0;
   block_at cached_block_;
 };

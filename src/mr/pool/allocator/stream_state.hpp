@@ -18,13 +18,12 @@
 
 namespace hipvmm::mr::pool {
 
-/// The pool's state of one stream: the memory freed in it, and how far it has come.
-/// - Time in a stream is counted in epochs. Freed memory carries the current epoch. Each fence ends
-///   one, and when it is done, all memory with its epoch or an older one has passed.
-/// - No HIP call is made, and no event exists, before a miss, a trim, a sleep or an end needs
-///   a fence, except in per-thread default streams and streams that may vanish (newest_fence.hpp).
-/// - The slow-path lock guards the fences, the state lock all else but the newest fence, the caches
-///   and the captures, which are thread-safe.
+/// The pool's state of one stream: the memory freed in it, and how far the stream has come.
+/// - Freed memory carries the current epoch. Each fence ends one. When the fence is done, all
+///   memory of that epoch and of older ones has passed.
+/// - Events exist only once needed, but in per-thread default streams and those that may vanish.
+/// - The slow-path lock guards the fences, the state lock all but the newest fence, caches and
+///   captures.
 class stream_state : public block_owner {
  public:
   enum class kind {
@@ -57,7 +56,6 @@ class stream_state : public block_owner {
   [[nodiscard]] bool is_stream() const noexcept { return kind_ == kind::stream; }
 
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
-  /// Ends the current epoch and returns it.
   std::uint64_t advance_epoch() noexcept { return epoch_++; }
   /// Returns the epoch of a free. `has_fence`: the newest fence covers it.
   std::uint64_t note_free(bool has_fence) noexcept {
@@ -66,7 +64,6 @@ class stream_state : public block_owner {
   }
   /// Epoch of the newest free; 0 if there was none.
   [[nodiscard]] std::uint64_t newest() const noexcept { return newest_; }
-  /// Whether memory was freed that no fence covers yet.
   [[nodiscard]] bool lacks_fence() const noexcept {
     return newest_ > passed_ && (fences_.empty() || newest_ > fences_.back().epoch);
   }
@@ -74,7 +71,6 @@ class stream_state : public block_owner {
   /// Whether nothing uses memory freed up to `epoch` any more.
   [[nodiscard]] bool has_passed(std::uint64_t epoch) const noexcept { return passed_ >= epoch; }
   void note_passed(std::uint64_t epoch) noexcept { passed_ = std::max(passed_, epoch); }
-  /// Whether an epoch has passed since note_collected().
   [[nodiscard]] bool has_news() const noexcept { return passed_ != collected_; }
   void note_collected() noexcept { collected_ = passed_; }
 
@@ -93,14 +89,14 @@ class stream_state : public block_owner {
   /// Oldest first.
   [[nodiscard]] std::deque<recorded_fence>& fences() noexcept { return fences_; }
 
-  /// Threads whose numbers have one remainder share a cache. Throws: std::bad_alloc.
+  /// Threads share a cache if their numbers have the same remainder. Throws: std::bad_alloc.
   [[nodiscard]] thread_cache& cache_of(std::uint64_t thread) {
     const std::size_t index = thread % caches_.size();
     std::atomic<thread_cache*>& place = caches_[index];
     thread_cache* present = place.load(std::memory_order_acquire);
     if (present != nullptr) return *present;
     auto made = std::make_unique<thread_cache>();
-    // The bit before the cache, so that a thread that empties caches misses none.
+    // The bit comes first, so that a thread that empties caches misses none.
     with_cache_ |= std::uint32_t{1} << index;
     if (!place.compare_exchange_strong(present, made.get())) return *present;
     return *made.release();
@@ -113,28 +109,24 @@ class stream_state : public block_owner {
     }
   }
 
-  /// Whether a capture may go on in which the stream got memory. If none does, a free asks HIP
-  /// nothing.
+  /// Whether a capture in which the stream got memory may go on. Only then do frees ask HIP.
   [[nodiscard]] bool may_be_captured() const noexcept {
     return captures() != ended_captures_.load(std::memory_order_relaxed);
   }
-  /// Number of captures in which it got memory.
   [[nodiscard]] std::uint32_t captures() const noexcept {
     return captures_.load(std::memory_order_relaxed);
   }
   void note_capture() noexcept { captures_.fetch_add(1, std::memory_order_relaxed); }
-  /// Captures up to `count` have ended; one that has begun meanwhile has not.
+  /// Captures up to `count` have ended, later ones have not.
   void end_captures(std::uint32_t count) noexcept {
     ended_captures_.store(count, std::memory_order_relaxed);
   }
-  /// Constant while the state is in use.
   [[nodiscard]] bool may_vanish() const noexcept { return may_vanish_; }
   [[nodiscard]] pool::newest_fence& newest_fence() noexcept { return newest_fence_; }
   [[nodiscard]] bool free_asks_hip() const noexcept {
     return may_be_captured() || newest_fence_.is_made_by_frees();
   }
 
-  // A state is in use, then forgotten, then vacant, then in use by another stream.
   enum class stage {
     in_use,
     forgotten,  ///< the stream may no longer exist: no fence can be made in it
@@ -145,7 +137,7 @@ class stream_state : public block_owner {
   [[nodiscard]] bool is_forgotten() const noexcept { return stage_ == stage::forgotten; }
   void forget() noexcept { stage_ = stage::forgotten; }
   void vacate() noexcept { stage_ = stage::vacant; }
-  /// Epochs continue, so that dependencies on old ones cover nothing of the new stream.
+  /// Epochs continue, so that no dependency on old ones covers the new stream.
   void begin_anew(stream_ref stream, std::size_t id, std::uint64_t thread,
                   bool may_vanish) noexcept {
     stream_ = stream;
@@ -158,7 +150,6 @@ class stream_state : public block_owner {
     first_epoch_ = ++epoch_;
     stage_ = stage::in_use;
   }
-  /// Whether memory allocated in `epoch` was allocated in the current stream.
   [[nodiscard]] bool is_of_this_stream(std::uint64_t epoch) const noexcept {
     return epoch >= first_epoch_;
   }
@@ -178,11 +169,11 @@ class stream_state : public block_owner {
   std::uint64_t newest_ = 0;
   std::uint64_t passed_ = 0;
   std::uint64_t collected_ = 0;
-  std::vector<std::uint64_t> dependencies_;  // by index
+  std::vector<std::uint64_t> dependencies_;
   std::deque<recorded_fence> fences_;
   stage stage_ = stage::in_use;
   std::array<std::atomic<thread_cache*>, 16> caches_{};
-  std::atomic<std::uint32_t> with_cache_{0};  // a bit for each place that may have one
+  std::atomic<std::uint32_t> with_cache_{0};  // a bit for each that may exist
 };
 
 /// Pre: the block has an owner, as all free and used blocks have.

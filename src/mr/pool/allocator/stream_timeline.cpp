@@ -15,7 +15,7 @@ namespace hipvmm::mr::pool {
 
 namespace {
 
-/// Whether HIP refused an event because it is part of a capture, even of an invalidated one.
+/// HIP refuses events of a capture by these codes, even of an invalidated one.
 bool means_capture(int code) noexcept {
   return code == hipErrorCapturedEvent || code == hipErrorStreamCaptureUnsupported ||
          code == hipErrorStreamCaptureInvalidated || code == hipErrorInvalidValue;
@@ -38,7 +38,7 @@ stream_timeline::stream_timeline(fence_source& source, detail::ranked_mutex& sta
                                         stream_ref::legacy_default(), 1, next_id())} {}
 
 std::size_t stream_timeline::next_id() noexcept {
-  // Streams beyond the last number have no identity of their own.
+  // Later streams share the number.
   if (last_id_ != block_map::nobody) ++last_id_;
   return last_id_;
 }
@@ -98,7 +98,7 @@ std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose,
   if (&whose == caller && !whose.newest_fence().covers_all() && !renew_fence(whose)) return nullptr;
   std::optional<std::shared_ptr<const fence>> newest = whose.newest_fence().get();
   if (!newest) return source_.fence_for_gone();
-  // No fence yet: the memory is surplus of a growth, which no work of the stream has used.
+  // Without a fence no work of the stream has used the memory: it is surplus of a growth.
   return *newest != nullptr ? *newest : std::make_shared<passed_fence>();
 }
 
@@ -109,7 +109,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::fence_for(stream_st
   const auto first =
       std::ranges::find_if(fences, [epoch](const auto& one) { return one.epoch >= epoch; });
   if (first == fences.end()) return end_epoch(whose, caller);
-  // A fence of the stream itself costs a shorter wait than one for whole devices.
+  // A wait for a fence of the stream is shorter than for whole devices.
   const auto own = std::find_if(first, fences.end(),
                                 [](const auto& one) { return one.point->orders_streams(); });
   return own != fences.end() ? *own : *first;
@@ -121,7 +121,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_st
   std::uint64_t ended = 0;
   {
     const state_lock lock{state_mutex_};
-    // Another stream may have the handle of a destroyed stream by now.
+    // Another stream may have the handle by now.
     if (whose.is_forgotten()) return std::nullopt;
     ended = whose.advance_epoch();
   }
@@ -133,7 +133,7 @@ std::optional<stream_state::recorded_fence> stream_timeline::end_epoch(stream_st
 
 void stream_timeline::record_missing_fences(const state_list& states, const stream_state* caller,
                                             std::vector<const stream_state*>* without) {
-  // More fences show a stream's progress more exactly; each costs an event.
+  // More fences show progress more exactly, but cost events.
   constexpr std::size_t most_fences = 16;
   state_list lacking;
   {
@@ -152,7 +152,7 @@ void stream_timeline::add_fence(stream_state& whose, std::shared_ptr<const fence
   auto& fences = whose.fences();
   fences.push_back({std::move(made), epoch});
   if (fences.size() <= most) return;
-  // The last fence covers all work; the others only pass earlier.
+  // The last fence covers all; the others only pass earlier.
   const bool is_even = fences.size() % 2 == 0;
   std::size_t kept = 0;
   for (std::size_t i = is_even ? 1 : 0; i < fences.size(); i += 2)
@@ -177,7 +177,7 @@ void stream_timeline::poll(stream_state& whose) {
       continue;
     }
     const std::uint64_t passed = one->epoch;
-    // Without the state lock, because events may be destroyed.
+    // Events may be destroyed, so no state lock.
     fences.erase(fences.begin(), one + 1);
     at = 0;
     const state_lock lock{state_mutex_};
@@ -200,7 +200,6 @@ void stream_timeline::end_fences(stream_state& whose) {
     const state_lock lock{state_mutex_};
     if (!whose.is_forgotten() || !source_.fences_need_streams()) return;
   }
-  // Without the state lock, because events may be destroyed.
   std::erase_if(whose.fences(), [](const auto& one) { return one.point->orders_streams(); });
 }
 

@@ -14,8 +14,7 @@
 #include "strategy/call_prices.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
-// Interfaces below the allocator: memory behind addresses, and order of streams. Tests replace
-// both.
+// Memory behind addresses, and the order of streams: interfaces, which tests replace.
 namespace hipvmm::mr::pool {
 
 struct chunk_gift {
@@ -30,8 +29,7 @@ class pending_release {
   pending_release& operator=(pending_release&&) = delete;
 
   /// Unmaps it, and releases the chunk to its source or to the taker of `gift`. Called without a
-  /// lock, because it may wait for work. Returns false if HIP refused: reported, and may be tried
-  /// again.
+  /// lock. Returns false, after a report, if HIP refused; may be tried again.
   [[nodiscard]] virtual bool release(chunk_gift* gift = nullptr) noexcept = 0;
 };
 
@@ -61,10 +59,9 @@ struct new_memory {
 struct backend_traits {
   std::size_t address_bytes = 0;
   std::size_t granularity = 0;  ///< unit of all offsets and sizes
-  /// Whether a chunk can move to another address. Otherwise unbacked addresses separate it from all
-  /// others, and it is released from the address of its creation.
+  /// Whether a chunk can move to another address. Otherwise unbacked addresses separate chunks.
   bool moves_chunks = true;
-  std::size_t least_slab = 0;     ///< minimum of a chunk if they are apart; 0: the pool chooses
+  std::size_t least_slab = 0;     ///< minimum of a slab; 0: the pool chooses
   std::size_t most_chunks = 0;    ///< maximum number of chunks; 0: any number
   bool has_equal_chunks = false;  ///< all chunks must have one size
   bool has_aliases = false;       ///< one chunk can be mapped at two addresses at the same time
@@ -84,18 +81,16 @@ class memory_backend {
 
   backend_traits traits;
 
-  /// The memory that it can create, as far as known.
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
 
-  /// Sets the supply of the request that calls create() next; nullptr: it has none.
+  /// Sets the supply that the next create() uses, or none.
   virtual void use_supply(slab_supply* /*supply*/) noexcept {}
   /// Backs [offset, offset + bytes) with chunks of `chunk` bytes, the last one with the rest. Takes
-  /// set-aside chunks of these sizes first, oldest first, and creates the rest. Does not wait for
-  /// retired memory. Pre: there is one chunk unless traits.moves_chunks.
-  /// Throws: out_of_memory, hip_error; then nothing changed.
+  /// set-aside chunks of these sizes first. Does not wait for retired memory. Pre: one chunk unless
+  /// traits.moves_chunks. Throws: out_of_memory, hip_error; then nothing changed.
   virtual void create(std::size_t offset, std::size_t bytes, std::size_t chunk) = 0;
-  /// Asks holders of idle memory, then waits until memory being released may relieve `shortage`;
-  /// false if none of this helps. `seen`: reclaimed_so_far() before the request. Thread-safe.
+  /// Asks holders of idle memory, then waits for memory being released, until a retry may succeed;
+  /// false if it cannot. `seen`: reclaimed_so_far() before the request. Thread-safe.
   [[nodiscard]] virtual bool reclaim(const out_of_memory& /*shortage*/, std::uint64_t /*seen*/) {
     return false;
   }
@@ -111,20 +106,19 @@ class memory_backend {
   virtual void release_set_aside() noexcept {}
   /// Bytes of set-aside chunks that release_set_aside() cannot return to the device. Thread-safe.
   [[nodiscard]] virtual std::size_t pinned_bytes() const noexcept { return 0; }
-  /// Bytes of set-aside chunks of `chunk` bytes each, which create() takes. Thread-safe.
+  /// Bytes of set-aside chunks that have `chunk` bytes each. Thread-safe.
   [[nodiscard]] virtual std::size_t set_aside_bytes(std::size_t /*chunk*/) const { return 0; }
-  /// Detaches the chunk at `offset`, to be released without a lock. Its addresses must not be
-  /// backed before that has succeeded. Pre: nothing in flight uses it. Throws: std::bad_alloc;
-  /// nothing changed.
+  /// Detaches the chunk at `offset`. Its addresses are backed again only after its release. Pre:
+  /// nothing in flight uses it. Throws: std::bad_alloc; nothing changed.
   [[nodiscard]] virtual std::unique_ptr<pending_release> detach(std::size_t offset,
                                                                 std::size_t bytes) = 0;
 
-  /// Backs neighbouring addresses from `to` on with the chunks at `from`, which keep the old ones
-  /// too. Pre: traits.has_aliases. Throws: hip_error; then nothing changed.
+  /// Maps the chunks at `from` side by side from `to` on; they keep the old addresses too. Pre:
+  /// traits.has_aliases. Throws: hip_error; then nothing changed.
   virtual void alias(const std::vector<std::size_t>&, std::size_t) { refuse_another_address(); }
-  /// Memory that create() or alias() left mapped on failure, because HIP refused to undo it.
+  /// Memory that a failed create() or alias() left mapped, because HIP refused to undo it.
   struct left_mapped {
-    std::unique_ptr<pending_release> what;  ///< nullptr: nothing
+    std::unique_ptr<pending_release> what;  ///< or nullptr
     std::size_t bytes = 0;                  ///< of memory that only these mappings hold
   };
   /// As detach(), for all such mappings in [offset, offset + bytes).
@@ -137,15 +131,14 @@ class memory_backend {
     refuse_another_address();
   }
 
-  /// Reserves other addresses, and detaches the old ones with all their chunks, as detach() does.
-  /// Pre: not traits.returns_memory; nothing in flight uses them. Throws: out_of_memory; then
-  /// nothing changed.
+  /// Reserves other addresses and detaches the old ones. Pre: not traits.returns_memory; nothing in
+  /// flight uses them. Throws: out_of_memory; then nothing changed.
   [[nodiscard]] virtual std::unique_ptr<pending_release> replace_addresses() { return nullptr; }
   /// The address of offset 0; 0 if addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
 
  protected:
-  std::atomic<int> reclaiming{0};  // requests in reclaim()
+  std::atomic<int> reclaiming{0};
 
  private:
   [[noreturn]] static void refuse_another_address() {
@@ -160,8 +153,8 @@ class fence {
   virtual void synchronize() const = 0;
   /// Whether streams can wait for it; otherwise only the host can.
   [[nodiscard]] virtual bool orders_streams() const { return true; }
-  /// Work submitted to `waiter` from now on waits for the fence. Returns false, nothing done, while
-  /// `waiter` is captured. Pre: orders_streams().
+  /// Later work of `waiter` waits for the fence. Returns false, nothing done, while `waiter` is
+  /// captured. Pre: orders_streams().
   [[nodiscard]] virtual bool make_stream_wait(stream_ref waiter) const = 0;
 };
 
@@ -172,22 +165,21 @@ class passed_fence final : public fence {
   [[nodiscard]] bool make_stream_wait(stream_ref) const override { return true; }
 };
 
-/// Makes fences. Thread-safe.
+/// Thread-safe.
 class fence_source {
  public:
   virtual ~fence_source() = default;
-  /// Whether `stream` may end without a report, and must not be named after that: fence_for() may
-  /// be called for it only in a call of the pool that was given the stream.
+  /// Whether `stream` may end without a report. Then fence_for() may be called for it only in a
+  /// call of the pool that was given the stream.
   [[nodiscard]] virtual bool may_vanish(stream_ref /*stream*/) const { return false; }
   /// Covers all work submitted to `stream` so far; nullptr while it is captured, because no fence
   /// can cover a graph's work. Throws: hip_error, std::bad_alloc.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for(stream_ref stream) = 0;
-  /// For all streams of the devices that may use the memory. Only the host can wait for it.
+  /// For all devices that may use the memory. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_all() = 0;
-  /// For all devices, also for destroyed streams. Only the host can wait for it.
+  /// For all devices, and for destroyed streams. Only the host can wait for it.
   [[nodiscard]] virtual std::shared_ptr<const fence> fence_for_gone() { return fence_for_all(); }
-  /// A stream of an unknown device used the memory: fence_for_all() and synchronize() cover all
-  /// now.
+  /// From now on fence_for_all() and synchronize() cover all devices.
   virtual void note_unknown_user() noexcept {}
   /// Whether fences of a stream may not be used after its end.
   [[nodiscard]] virtual bool fences_need_streams() const { return false; }

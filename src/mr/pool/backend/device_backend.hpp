@@ -14,18 +14,17 @@
 
 namespace hipvmm::mr::pool {
 
-/// A memory backend with addresses that callers can use.
 class addressed_backend : public memory_backend {
  public:
   using memory_backend::memory_backend;
 
   [[nodiscard]] virtual std::string explain() const = 0;
-  /// Whether all memory comes from the pool's device, whose size is then a limit.
+  /// Whether the size of the pool's device is a limit.
   [[nodiscard]] virtual bool is_of_device() const noexcept { return false; }
 
   /// Pre: `offset` is backed. Thread-safe.
   [[nodiscard]] virtual std::uintptr_t address_of(std::size_t offset) const noexcept = 0;
-  /// At least traits.address_bytes if `address` is none of the backend's. Thread-safe.
+  /// At least traits.address_bytes for foreign addresses. Thread-safe.
   [[nodiscard]] virtual std::size_t offset_of(std::uintptr_t address) const noexcept = 0;
 };
 
@@ -42,9 +41,9 @@ class device_backend : public addressed_backend {
   virtual void grant(device_ref device, access_right right) = 0;
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
-  /// Throws: unsupported on slabs, which are no chunks.
+  /// Throws: unsupported on slabs.
   [[nodiscard]] virtual region& chunk_region() = 0;
-  /// Pre: `offset` is backed. Throws: unsupported on chunks, which are no allocations of hipMalloc.
+  /// Pre: `offset` is backed. Throws: unsupported on chunks.
   [[nodiscard]] virtual const device_allocation& slab_at(std::size_t offset) const = 0;
 };
 

@@ -51,7 +51,6 @@ class event_fences::event_fence final : public fence {
   event_fence(event recorded, std::shared_ptr<spare_events> home)
       : event_{std::move(recorded)}, home_{std::move(home)} {}
   ~event_fence() override {
-    // If host memory is short, the event is destroyed.
     detail::report_exceptions([this] { home_->give(std::move(event_)); });
   }
   event_fence& operator=(event_fence&&) = delete;
@@ -66,14 +65,14 @@ class event_fences::event_fence final : public fence {
       event_.synchronize();
     } catch (const hip_error& error) {
       if (error.code() != hipErrorStreamCaptureUnsupported) throw;
-      // ROCm 5.7 refuses waits beside a global capture in relaxed threads too, and answers queries.
+      // ROCm 5.7 refuses waits beside a global capture even in relaxed threads, but not queries.
       constexpr std::chrono::microseconds between_queries{50};
       while (!event_.is_done()) std::this_thread::sleep_for(between_queries);
     }
   }
   [[nodiscard]] bool make_stream_wait(stream_ref waiter) const override {
     const detail::relaxed_captures relaxed;
-    // A default stream is the pool's device's, also if the event is another device's.
+    // The pool's default streams are of its device, even if the event is not.
     const scoped_device scope{home_->owner};
     if (detail::is_captured(waiter)) return false;
     waiter.wait(event_);
@@ -85,7 +84,7 @@ class event_fences::event_fence final : public fence {
   std::shared_ptr<spare_events> home_;
 };
 
-/// Done when a thread of the library has waited for the work that the devices had at its creation.
+/// Done when a thread of the library has waited for the present work of the devices.
 class event_fences::device_fence final : public fence {
  public:
   explicit device_fence(detail::device_list devices) : devices_{std::move(devices)} {
@@ -153,7 +152,6 @@ void event_fences::synchronize() {
 }
 
 void event_fences::synchronize_without_access() {
-  // Those with access are the first.
   std::size_t with_access = 0;
   {
     const std::lock_guard lock{mutex_};
@@ -179,7 +177,7 @@ bool event_fences::fences_need_streams() const {
 
 namespace {
 
-/// Throws no out_of_memory: the slow path would wait for work, of no use to an event.
+/// Throws no out_of_memory, because the slow path would wait for memory that no event needs.
 event make_event(device_ref device) {
   try {
     return event{device};
@@ -188,16 +186,15 @@ event make_event(device_ref device) {
   }
 }
 
-/// Returns true if a capture that another thread began made a call fail, false if the stream has
-/// ended. Throws any other failure again.
+/// Returns true if another thread's capture made a call fail, false if the stream has ended.
+/// Throws: any other failure.
 bool is_by_capture(const hip_error& error) {
   switch (error.code()) {
     case hipErrorStreamCaptureUnsupported:
     case hipErrorStreamCaptureInvalidated:
       return true;
     // The host provider and ROCm from 7.1 say InvalidHandle, ROCm 6 ContextIsDestroyed, others
-    // InvalidValue. The stream's work may still run. CUDA may crash: no stream that may_vanish() is
-    // named after its last call.
+    // InvalidValue. The stream's work may still run. On CUDA, may_vanish() prevents such calls.
     case hipErrorInvalidHandle:
     case hipErrorContextIsDestroyed:
     case hipErrorInvalidValue:
@@ -213,7 +210,6 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   const detail::relaxed_captures relaxed;
   detail::device_list tried = devices();
   const device_ref first = tried.front();
-  // A default stream belongs to the device that is current.
   const scoped_device on_first{first};
   try {
     if (detail::is_captured(stream)) return nullptr;
@@ -225,7 +221,6 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     if (std::ranges::find(tried, other) == tried.end()) tried.push_back(other);
   // HIP before 6 does not report the device of a stream, but refuses other devices' events.
   for (const device_ref device : tried) {
-    // A device without a context has no streams.
     if (device != first && !detail::has_context(device)) continue;
     std::optional<scoped_device> on_other;
     if (device != first) on_other.emplace(device);
@@ -239,10 +234,10 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     }
     note_user(device);
     try {
-      // Another thread may have begun a capture, which contains the record then.
+      // Another thread may have begun a capture, which contains the record, or destroyed the
+      // stream, whose work the record may not cover.
       if (detail::is_captured(stream)) return nullptr;
     } catch (const hip_error& error) {
-      // Or it has destroyed the stream: the record may or may not cover its work.
       return is_by_capture(error) ? nullptr : fence_for_gone();
     }
     return std::make_shared<event_fence>(std::move(*one), spare_);

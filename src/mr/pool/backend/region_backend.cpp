@@ -28,7 +28,7 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// The region must keep its addresses and copy nothing, because blocks are known by their addresses.
+// Keeps its addresses and copies nothing, because blocks are known by their addresses.
 region make_region(device_ref device, std::size_t address_bytes, const region_options& chunks,
                    chunk_cache& cache) {
   const region_options options{.shareable = chunks.shareable,
@@ -42,7 +42,7 @@ region make_region(device_ref device, std::size_t address_bytes, const region_op
 
 backend_traits traits_for(device_ref device) {
   const detail::memory_strategy strategy{device};
-  // Chunks may take half of the descriptors that the process may have.
+  // Half of the process's descriptors are for chunks.
   const std::size_t each = strategy.descriptors_per_chunk;
   return {
       .most_chunks =
@@ -57,8 +57,7 @@ backend_traits traits_for(device_ref device) {
 
 }  // namespace
 
-/// Mappings that one thread detached and has not released. The first release unmaps those that
-/// have neighbours among them, a run of neighbours by one call. Only that thread uses it.
+/// Mappings that one thread detached. The first release unmaps each run of neighbours by one call.
 struct region_backend::detached_run {
   std::thread::id thread;
   std::vector<detached_mapping*> members;
@@ -93,7 +92,7 @@ struct region_backend::detached_mapping final : pending_release {
           all, [](detached_mapping* each) -> mapping& { return each->one->map(); }, *range);
   }
 
-  std::shared_ptr<detached_run> run;  // until a release: then any thread may have the mapping
+  std::shared_ptr<detached_run> run;  // none once any thread may have the mapping
   std::optional<detail::detached_chunk> one;
 };
 
@@ -172,8 +171,7 @@ void region_backend::set_aside(std::size_t offset, std::size_t bytes) {
   addresses_.decommit(offset, bytes);
 }
 
-/// Allocates the result before it detaches the chunk: if an allocation after that failed, the
-/// destructor of the detached chunk would unmap it under the lock.
+/// Allocates first, because the destructor of a detached chunk would unmap it under the lock.
 template <typename Detach>
 std::unique_ptr<pending_release> region_backend::detach_by(Detach detach) {
   const std::thread::id thread = std::this_thread::get_id();

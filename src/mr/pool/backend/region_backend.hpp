@@ -17,7 +17,7 @@ namespace hipvmm::mr::pool {
 class region_backend final : public device_backend {
  public:
   region_backend(device_ref device, std::size_t address_bytes, const region_options& chunks);
-  /// Releases everything when all work that the devices with access have now is done.
+  /// Releases everything after the present work of the devices with access.
   ~region_backend() override;
 
   void create(std::size_t offset, std::size_t bytes, std::size_t chunk) override;
@@ -60,7 +60,7 @@ class region_backend final : public device_backend {
   region_options chunks_;
   std::atomic<std::size_t> missing_{0};  // in the last create() that the device refused
   // Also takes chunks of other objects in reclaim(), for the next create(). If addresses pin
-  // memory, it keeps only chunks that some object's addresses pin.
+  // memory, it keeps only pinned chunks.
   chunk_cache set_aside_;
   region addresses_;
   std::shared_ptr<detached_run> run_;  // of the thread that detached last

@@ -25,8 +25,7 @@
 
 namespace hipvmm::mr::pool {
 
-/// Each chunk is a slab, an allocation of hipMalloc. A table translates offsets to addresses,
-/// because slabs can be anywhere; both have the same remainder by the granularity.
+/// Chunks are slabs of hipMalloc. Offset and address have the same remainder by the granularity.
 class slab_backend final : public device_backend {
  public:
   slab_backend(device_ref device, std::size_t address_bytes, const region_options& chunks)
@@ -43,7 +42,7 @@ class slab_backend final : public device_backend {
                         "because " +
                         why_ + "; use chunk_memory::standard"};
   }
-  /// Releases everything when all work that the devices with access have now is done.
+  /// Releases everything after the present work of the devices with access.
   ~slab_backend() override {
     try {
       for (auto& entry : slabs_.all()) {
@@ -51,7 +50,7 @@ class slab_backend final : public device_backend {
         detail::release_when_unused(std::move(entry.second.memory), std::move(users));
       }
     } catch (const std::bad_alloc&) {
-      // The other slabs end with the table, and their end waits for their own device only.
+      // The table releases the other slabs, and waits for their own device only.
       for (const access_desc& each : rights_.all().entries())
         detail::report_exceptions([&each] { each.device.synchronize(); });
     }
@@ -105,9 +104,9 @@ class slab_backend final : public device_backend {
   }
 
  private:
-  /// The memory contains `bytes` bytes from a multiple of the granularity on.
+  /// Allocates more if `bytes` bytes would not begin at a multiple of the granularity.
   [[nodiscard]] device_allocation allocate(std::size_t bytes) {
-    // Relaxed, because hipMalloc is no part of captures elsewhere in the program.
+    // hipMalloc is no part of captures elsewhere in the program.
     const detail::relaxed_captures relaxed;
     // The caller waits for retired memory, without a lock.
     const detail::without_reclaim now;
@@ -124,9 +123,9 @@ class slab_backend final : public device_backend {
   }
 
   device_ref device_;
-  std::string why_;  // the reason for no chunks
+  std::string why_;
   detail::malloc_rights rights_;
-  // Until hipMalloc returns no multiple of the granularity; then each slab is a granule larger.
+  // False once hipMalloc was not aligned to the granularity.
   std::atomic<bool> is_aligned_ = true;
   slab_table<device_allocation> slabs_;
 };

@@ -12,9 +12,8 @@
 
 namespace hipvmm::mr::pool {
 
-/// Translates between offsets and addresses of a pool whose slabs can be at any address, and owns
-/// the slabs. Thread-safe. Each thread caches the slab that it queried last, because even a shared
-/// lock costs as much as the rest of a request served from a cache.
+/// Translates between offsets and addresses of slabs, and owns them. Thread-safe. Each thread
+/// caches its last slab, because a lock costs as much as a request that a cache serves.
 template <typename Owner>
 class slab_table {
  public:
@@ -25,7 +24,7 @@ class slab_table {
   };
   using slab_map = std::map<std::size_t, slab>;  // by offset
 
-  /// Adds a slab. Throws: std::bad_alloc; then `memory` is as it was.
+  /// Throws: std::bad_alloc; then `memory` is as it was.
   void add(std::size_t offset, Owner& memory, std::uintptr_t start, std::size_t bytes) {
     std::map<std::uintptr_t, std::size_t> at;
     at.try_emplace(start, offset);
@@ -58,7 +57,7 @@ class slab_table {
     remember(first, around);
     return around.start + (offset - first);
   }
-  /// Pre: a slab contains `offset`, and stays until the result is no longer used.
+  /// Pre: a slab contains `offset`, and stays while the result is used.
   [[nodiscard]] const Owner& owner_of(std::size_t offset) const noexcept {
     const std::shared_lock lock{mutex_};
     return std::prev(slabs_.upper_bound(offset))->second.memory;
@@ -96,8 +95,7 @@ class slab_table {
     static std::atomic<std::uint64_t> made{0};
     return ++made;
   }
-  // The caller got its address after add() had changed the state, so it cannot read the state from
-  // before.
+  // A caller knows an address in a slab only after add(), so it sees the state of add() or later.
   [[nodiscard]] bool is_present(const remembered& known) const noexcept {
     return known.state == state_.load(std::memory_order_acquire);
   }
@@ -108,7 +106,7 @@ class slab_table {
 
   mutable std::shared_mutex mutex_;
   slab_map slabs_;
-  std::map<std::uintptr_t, std::size_t> starts_;  // offset of each slab by its start address
+  std::map<std::uintptr_t, std::size_t> starts_;
   std::atomic<std::uint64_t> state_{next_state()};
 };
 

@@ -11,7 +11,7 @@
 #include "core/observers/race_checker_calls.hpp"
 
 namespace hipvmm::mr::pool {
-// The upstream is called with captures relaxed, because slabs are no part of captures elsewhere.
+// Captures are relaxed for calls of the upstream, because slabs are no part of them.
 
 void upstream_deleter::operator()(void* memory) const noexcept {
   std::optional<detail::relaxed_captures> relaxed;
@@ -21,7 +21,7 @@ void upstream_deleter::operator()(void* memory) const noexcept {
 }
 
 void slab_supply::bring(const slab_needed& wanted, device_ref device) {
-  // Other threads have changed the pool meanwhile, so a slab of another size is of no use.
+  // Its size is of no use any more: other threads have changed the pool.
   slab_.reset();
   const detail::relaxed_captures relaxed;
   try {
@@ -51,7 +51,7 @@ upstream_slab* slab_supply::find(std::size_t bytes) {
 
 upstream_backend::upstream_backend(memory_resource& upstream, std::size_t address_bytes,
                                    std::size_t least_slab)
-    // Only the default alignment of the upstream's addresses is certain.
+    // The upstream promises no larger alignment.
     : addressed_backend{{.address_bytes =
                              align_up(address_bytes, memory_resource::default_alignment),
                          .granularity = memory_resource::default_alignment,

@@ -21,9 +21,8 @@ struct upstream_deleter {
 };
 using upstream_slab = std::unique_ptr<void, upstream_deleter>;
 
-/// Thrown by upstream_backend::create() if its request has no slab yet. The request ends, so that
-/// the upstream is called without a lock, and then restarts. Not an exception of the library,
-/// because only the user of slab_supply catches it.
+/// Thrown by create() if the request has no slab yet. The request ends, so that the upstream is
+/// called without a lock, and restarts.
 struct slab_needed {
   memory_resource* upstream;
   std::size_t bytes;
@@ -32,12 +31,12 @@ struct slab_needed {
 /// The slab that one request allocated from an upstream.
 class slab_supply {
  public:
-  /// Records a refusal by std::bad_alloc; throws as the upstream otherwise.
+  /// Keeps a refusal (std::bad_alloc) for find(). Throws: other failures of the upstream.
   void bring(const slab_needed& wanted, device_ref device);
   void forget_refusal() noexcept { refused_.reset(); }
 
-  /// The slab of that size that bring() allocated, to be taken; nullptr if there is none. Throws:
-  /// out_of_memory if the upstream refused that size or a smaller one.
+  /// The slab of `bytes` bytes, to be taken; nullptr if there is none. Throws: out_of_memory if the
+  /// upstream refused that size or a smaller one.
   [[nodiscard]] upstream_slab* find(std::size_t bytes);
 
  private:
@@ -46,14 +45,12 @@ class slab_supply {
   std::size_t refused_bytes_ = 0;
 };
 
-/// Tables by offset take 8 bytes for each 256 MiB, and 4 MiB of addresses for each that has blocks.
+/// Limits tables by offset: 8 bytes for each 256 MiB, and 4 MiB of addresses where blocks are.
 inline constexpr std::size_t most_upstream_addresses = std::size_t{1} << 42;
 
-/// Each chunk is a slab, an allocation of the upstream, which is called without the pool's locks,
-/// because it may take long, and may call back into the pool.
+/// Slabs of an upstream, which is called without the pool's locks, because it may call back.
 class upstream_backend final : public addressed_backend {
  public:
-  /// `least_slab`: the minimum of a slab in bytes; 0: the pool chooses.
   upstream_backend(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
 
   void use_supply(slab_supply* supply) noexcept override { supply_ = supply; }
