@@ -29,7 +29,9 @@ void require_same_device(std::optional<device_ref> ours, std::optional<device_re
 struct binning_resource::owner_table : detail::address_table<memory_resource*> {};
 
 binning_resource::binning_resource(memory_resource* upstream)
-    : resource_adaptor{"binning_resource", upstream}, owners_{new owner_table} {}
+    : resource_adaptor{"binning_resource", upstream},
+      device_{upstream->device()},
+      owners_{new owner_table} {}
 
 binning_resource::binning_resource(memory_resource* upstream, std::int8_t min_size_exponent,
                                    std::int8_t max_size_exponent)
@@ -46,15 +48,9 @@ binning_resource::binning_resource(memory_resource* upstream, std::int8_t min_si
 
 binning_resource::~binning_resource() = default;
 
-std::optional<device_ref> binning_resource::common_device() const noexcept {
-  std::optional<device_ref> found = get_upstream_resource()->device();
-  for (auto bin = bins_.begin(); !found && bin != bins_.end(); ++bin) found = bin->second->device();
-  return found;
-}
-
 std::optional<device_ref> binning_resource::do_device() const noexcept {
   const std::shared_lock lock{mutex_};
-  return common_device();
+  return device_;
 }
 
 void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin_resource) {
@@ -68,7 +64,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
   if (bin_resource != nullptr) theirs = bin_resource->device();
   {
     const std::shared_lock lock{mutex_};
-    require_same_device(common_device(), theirs);
+    require_same_device(device_, theirs);
     if (bins_.count(bytes) != 0) return;
   }
   // Without the lock, because making and destroying it call the upstream.
@@ -82,9 +78,10 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
   }
   const std::unique_lock lock{mutex_};
   if (bins_.count(bytes) != 0) return;
-  require_same_device(common_device(), theirs);
+  require_same_device(device_, theirs);
   owned_.reserve(owned_.size() + 1);
   bins_.emplace(bytes, bin_resource);
+  if (!device_) device_ = theirs;
   if (made) owned_.push_back(std::move(made));
 }
 

@@ -2,6 +2,7 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -152,24 +153,39 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
       sleep->require_use();
   }
 
+  // For work on free memory. Short, because that work may wait for the thread that asks.
+  static constexpr std::chrono::milliseconds patience{20};
+
   [[nodiscard]] detail::given_memory give_idle(const detail::idle_request& wanted) override {
     // A pool that lacks memory itself uses all that it has.
     if (memory->is_reclaiming()) return {};
     const std::size_t held = allocator.physical_bytes();
     pool::chunk_gift gift{wanted};
     std::size_t given = 0;
-    // Chunks that have moved count even if a turn of the trim fails.
-    const auto trim = [&](std::size_t bytes_to_keep, pool::chunk_gift* to) {
-      detail::report_exceptions(
-          [&] { given += allocator.trim(bytes_to_keep, wanted.deadline, to); });
+    using time = std::chrono::steady_clock;
+    const auto trim = [&](std::size_t bytes_to_keep, time::time_point deadline,
+                          pool::chunk_gift* to) {
+      detail::report_exceptions([&] { given += allocator.trim(bytes_to_keep, deadline, to); });
+      // Chunks that have moved count even if a turn of the trim fails.
       given = std::max(given, gift.moved);
     };
+    pool::chunk_gift* to = wanted.taker == nullptr ? nullptr : &gift;
+    const auto give = [&](time::time_point deadline) {
+      // A trim leaves chunks that are larger than its excess.
+      for (std::size_t excess = wanted.bytes; given < wanted.bytes; excess *= 2) {
+        const std::size_t kept = std::max(floor, held - std::min(held, excess));
+        trim(kept, std::exchange(deadline, {}), std::exchange(to, nullptr));
+        if (kept == floor) break;
+      }
+    };
+    const time::time_point end = std::max(wanted.deadline, time::now() + patience);
     // If addresses pin memory, this pool's addresses would pin a chunk that the taker got.
-    if (memory->traits.returns_memory)
-      trim(std::max(floor, held - std::min(held, wanted.bytes)),
-           wanted.taker == nullptr ? nullptr : &gift);
-    // The first trim leaves chunks that are larger than the rest of `wanted.bytes`.
-    if (given < wanted.bytes) trim(floor, nullptr);
+    if (!memory->traits.returns_memory) {
+      trim(floor, end, nullptr);
+    } else {
+      give({});
+      give(end);
+    }
     return {.released = given - gift.moved, .moved = gift.moved};
   }
 

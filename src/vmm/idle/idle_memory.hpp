@@ -22,7 +22,7 @@ namespace detail {
 struct idle_request {
   device_ref device{0};
   std::size_t bytes = 0;  ///< missing; ask_idle_holders() uses the shortage's if they are more
-  /// The end of a holder's wait for work that still uses free memory.
+  /// The end of a holder's wait for work that still uses free memory; a pool waits 20 ms at least.
   std::chrono::steady_clock::time_point deadline = {};
   /// Until then the request waits, in no call of a holder, for work on contents to be evicted.
   std::chrono::steady_clock::time_point evicts_until = {};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <latch>
 
+#include <hipvmm/mr/adaptor/aligned_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/statistics_resource_adaptor.hpp>
 #include <hipvmm/mr/pool/arena_resource.hpp>
 #include <hipvmm/mr/pool/binning_resource.hpp>
@@ -161,6 +162,20 @@ TEST_CASE("fixed_size_resource: an upstream that has no room for many blocks giv
   CHECK(upstream.held() == 5 * MiB);
   CHECK(refusal(blocks, 1 * MiB).find("free blocks") != std::string::npos);
   for (void* const each : out) blocks.deallocate_sync(each, 1 * MiB);
+}
+
+TEST_CASE("binning_resource: a bin may be an adaptor of it, with a device known or not") {
+  new_delete_resource memory;
+  callback_resource upstream{
+      [&](std::size_t bytes, stream_ref, void*) { return memory.allocate_sync(bytes); },
+      [&](void* one, std::size_t bytes, stream_ref, void*) { memory.deallocate_sync(one, bytes); }};
+  binning_resource bins{&upstream};
+  aligned_resource_adaptor larger{&bins, 4096};
+  bins.add_bin(256, &larger);
+  CHECK_FALSE(bins.device());
+  hip_resource on_device{first_device};
+  bins.add_bin(512, &on_device);
+  CHECK(bins.device() == first_device);
 }
 
 TEST_CASE("binning_resource: a request goes to the smallest bin that holds it") {

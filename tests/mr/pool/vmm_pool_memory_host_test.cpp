@@ -5,6 +5,7 @@
 #include <hipvmm/region/sleep/evictable.hpp>
 #include <hipvmm/region/sleep/memory_tag.hpp>
 #include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/mr_test.hpp"
 #include "support/host/host_test.hpp"
@@ -223,6 +224,50 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: counts what others' addresses hold until
   CHECK(pool.statistics().reserved_current == half + 4 * MiB);
   pool.deallocate_sync(first, half);
   CHECK(pool.statistics().reserved_high >= half + 4 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: another object that lacks little takes few idle chunks",
+                    {"HIPVMM_HOST_MEMORY=1GiB", "HIPVMM_HOST_PROFILE=strict"}) {
+  vmm_pool_resource pool{first_device};
+  std::vector<void*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(pool.allocate_sync(32 * MiB));
+  for (void* const each : blocks) pool.deallocate_sync(each, 32 * MiB);
+  const std::size_t held = pool.statistics().reserved_current;
+  static_cast<void>(pool.trim_to(held));  // records the fences
+  device_ref{first_device}.synchronize();
+  const physical_chunk elsewhere{first_device,
+                                 align_down(device_ref{first_device}.free_memory(), 2 * MiB)};
+  region other{first_device, 2 * MiB};
+  other.commit(0, 2 * MiB);
+  CHECK(pool.statistics().reserved_current < held);
+  CHECK(pool.statistics().reserved_current >= held - 128 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("vmm_pool_resource: another object waits briefly for work on free memory",
+                    {"HIPVMM_HOST_MEMORY=64MiB"}) {
+  if (capability_of(first_device).path() == memory_path::fallback) return;
+  vmm_pool_resource pool{first_device};
+  const stream own{first_device};
+  void* const most = pool.allocate(own, 32 * MiB);
+  const physical_chunk elsewhere{first_device,
+                                 align_down(device_ref{first_device}.free_memory(), 2 * MiB)};
+  std::optional<std::string> refused = "not yet";
+  host_task(own, [] { std::this_thread::sleep_for(std::chrono::milliseconds{5}); });
+  pool.deallocate(own, most, 32 * MiB);
+  // A machine may be too busy for 20 ms.
+  for (int i = 0; i < 5 && refused; ++i) {
+    refused.reset();
+    try {
+      region{first_device, 2 * MiB}.commit(0, 2 * MiB);
+    } catch (const out_of_memory& error) {
+      refused = error.what();
+      own.synchronize();
+      void* const again = pool.allocate(own, 32 * MiB);
+      host_task(own, [] { std::this_thread::sleep_for(std::chrono::milliseconds{5}); });
+      pool.deallocate(own, again, 32 * MiB);
+    }
+  }
+  CHECK(refused.value_or("") == "");
 }
 
 HIPVMM_TEST_CASE_IN("vmm_pool_resource: a request does not evict the pool itself",

@@ -47,12 +47,11 @@ class binning_resource final : public resource_adaptor {
   void* do_allocate_any(const request& wanted) override;
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;
   [[nodiscard]] std::optional<device_ref> do_device() const noexcept override;
-  /// The upstream's device or, if it has none, the bins'. Pre: the bins are locked.
-  [[nodiscard]] std::optional<device_ref> common_device() const noexcept;
 
   // Locked exclusively only to add a bin. No memory is allocated or deallocated under it.
   mutable std::shared_mutex mutex_;
   std::map<std::size_t, memory_resource*> bins_;  // key: largest request
+  std::optional<device_ref> device_;  // of the upstream or, if it has none, of the first bin
   std::vector<std::unique_ptr<fixed_size_resource>> owned_;
   std::unique_ptr<owner_table> owners_;
 };

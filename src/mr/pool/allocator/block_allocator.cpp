@@ -101,10 +101,15 @@ void block_allocator::note_passed(const detail::stream_point& reached) {
   state_at(reached).note_passed(reached.count);
 }
 
+void block_allocator::end_state(stream_state& left, std::shared_ptr<const fence> recorded) {
+  blocks_.streams.forget(left, std::move(recorded));
+  // Afterwards, because until then other threads find the state.
+  serial_.store(next_serial(), std::memory_order_release);
+}
+
 void block_allocator::forget(stream_ref stream, bool is_ending) {
   if (blocks_.streams.find(stream) == nullptr) return;
   backing_turn turn{backing_.turns};
-  serial_.store(next_serial(), std::memory_order_release);
   stream_state* const left = blocks_.streams.find(stream);
   if (left == nullptr) return;
   blocks_.empty_caches(*left);
@@ -114,7 +119,7 @@ void block_allocator::forget(stream_ref stream, bool is_ending) {
   if (lacks_fence && recorded == nullptr)
     throw std::invalid_argument{
         "forget_stream: the stream is being captured into a graph; end the capture before"};
-  blocks_.streams.forget(*left, std::move(recorded));
+  end_state(*left, std::move(recorded));
   maintenance at_work{blocks_, backing_, turn};
   at_work.poll_fences({left});
   // ~stream has waited if events need their stream, so the fences stay.
@@ -131,7 +136,7 @@ void block_allocator::forget_ended(stream_ref stream) {
     const backing_turn turn{backing_.turns};
     if (stream_state* const left = blocks_.streams.find(stream)) {
       blocks_.streams.source().note_unknown_user();
-      blocks_.streams.forget(*left, nullptr);
+      end_state(*left, nullptr);
       blocks_.streams.end_fences(*left);
     }
     throw;

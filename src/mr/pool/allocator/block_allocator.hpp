@@ -211,6 +211,7 @@ class block_allocator {
   static inline thread_local constinit std::array<remembered, 1 << remembered_bits> last_used{};
 
   [[nodiscard]] static std::uint64_t next_serial() noexcept;
+  void end_state(stream_state& left, std::shared_ptr<const fence> recorded);
   [[nodiscard]] cache_user remember_user(remembered& place, std::uint64_t serial,
                                          stream_ref stream);
   void push_over_oldest(const cache_user& user, std::size_t class_index,
@@ -227,7 +228,8 @@ class block_allocator {
   /// Sets `bytes` to the size of the entry. Returns false for another size, and for a cached block.
   [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;
 
-  // New for each allocator, and after each forget(), so that threads remember no forgotten state.
+  // New for each allocator, and after each end_state(), so that threads remember no forgotten
+  // state.
   std::atomic<std::uint64_t> serial_{next_serial()};
   pool_blocks blocks_;
   pool_backing backing_;

@@ -69,6 +69,7 @@ class hand_driven_streams final : public mr::pool::fence_source {
     REQUIRE(index < streams_.size());
     if (streams_[index].captured) return nullptr;
     ++marks;
+    when_marked();
     const std::thread::id owner = streams_[index].thread;
     if (owner != std::thread::id{} && owner != std::this_thread::get_id()) ++foreign_marks;
     // A mark is work itself: it also follows the waits of the stream.
@@ -104,6 +105,7 @@ class hand_driven_streams final : public mr::pool::fence_source {
 
   /// Called when the host waits for a mark.
   std::function<void()> when_waited = [] {};
+  std::function<void()> when_marked = [] {};
   std::uint64_t marks = 0;
   std::uint64_t foreign_marks = 0;  ///< made by a thread whose stream it is not
   std::uint64_t waits = 0;

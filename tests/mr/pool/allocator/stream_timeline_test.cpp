@@ -86,6 +86,16 @@ TEST_CASE("pool: a stream whose work has passed needs no fence to be forgotten")
   CHECK(pool.streams.marks == marks);
 }
 
+TEST_CASE("pool: a call beside forget() remembers no state that is forgotten") {
+  pool_of pool;
+  pool.take_freed(0, 2 * MiB);
+  const stream_state* beside = nullptr;
+  pool.streams.when_marked = [&] { beside = &pool.state(0); };
+  pool.all.forget(hand_driven_streams::name(0));
+  REQUIRE(beside != nullptr);
+  CHECK(&pool.state(0) != beside);
+}
+
 TEST_CASE("pool: the state of a forgotten stream is not used again while old addresses name it") {
   pool_of pool{3, true};
   std::array<std::size_t, 8> parts{};
