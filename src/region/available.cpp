@@ -21,17 +21,15 @@
 namespace hipvmm::detail {
 namespace {
 
-// The remaining addresses are divided into one part for each reservation of the library, and these
-// further parts.
+// Parts of the remaining addresses, beside one for each reservation of the library.
 constexpr std::size_t parts_for_needed = 3;
 constexpr std::size_t parts_for_wanted = 64;
-// Half of the 2^47 bytes of addresses that processors give a process.
-constexpr std::size_t most_tried = std::size_t{64} * 1024 * GiB;
+constexpr std::size_t most_tried = std::size_t{64} * 1024 * GiB;  // half of a process's addresses
 
-// The greatest number of addresses seen so far, free and reserved ones together.
+// The most addresses seen so far, free and reserved.
 std::atomic<std::size_t> known_bytes{0};
 
-/// Half of a limit (ulimit -v), because other threads need addresses while a trial holds these.
+/// Half of a limit (ulimit -v): other threads need addresses during a trial.
 std::size_t most_to_try() noexcept {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most_tried;
@@ -44,7 +42,7 @@ void note_known(std::size_t bytes) noexcept {
   }
 }
 
-/// Bytes that can be reserved; the search ends if it finds `enough`.
+/// Bytes that can be reserved, as far as known; the search ends at `enough`.
 std::size_t bytes_left(std::size_t enough, std::size_t unit) {
   const std::size_t held = all_reserved().bytes;
   const auto known_left = [&] { return known_bytes - std::min<std::size_t>(known_bytes, held); };
@@ -53,7 +51,7 @@ std::size_t bytes_left(std::size_t enough, std::size_t unit) {
   std::size_t tried = std::min(add_bytes(enough, enough), most_to_try());
   for (tried = align_down(tried, unit); tried > unit && !can_reserve(tried);)
     tried = align_down(tried / 2, unit);
-  // The refused size may be only a little too large: halved steps go up from here.
+  // Upwards again by halved steps: the last refused size may be only a little too large.
   for (std::size_t step = tried / 2; tried < enough && step > tried / 16; step /= 2)
     if (const std::size_t more = align_down(tried + step, unit);
         more <= most_to_try() && can_reserve(more))
@@ -81,7 +79,7 @@ std::size_t share_now(std::size_t needed, std::size_t wanted, std::size_t unit) 
 }  // namespace
 
 std::size_t address_share(device_ref device, std::size_t needed, std::size_t wanted) {
-  // HIP takes the granularity of a reservation from its first device. Powers of two.
+  // HIP takes the granularity of a reservation from device 0. Both are powers of two.
   const std::size_t unit =
       std::max(granularity_of(device_ref{0}).recommended, granularity_of(device).recommended);
   for (;;) {
@@ -95,15 +93,14 @@ std::size_t address_share(device_ref device, std::size_t needed, std::size_t wan
 
 creatable_memory creatable(device_ref device, std::size_t least_chunk) {
   const memory_strategy strategy{device};
-  // Memory that waits in addresses that pin it is not counted.
+  // Not counted: cached and retired memory that addresses pin.
   const bool returns = !strategy.pins_memory;
   const chunk_cache_statistics kept = chunk_cache::shared().statistics(device);
   const std::size_t waiting = returns ? add_bytes(kept.bytes, retired_bytes(device)) : 0;
   const std::size_t given = std::min(device.free_memory(), chunk_bytes_left(device));
   creatable_memory result{add_bytes(given, waiting), std::numeric_limits<std::size_t>::max()};
   if (const std::size_t each = strategy.descriptors_per_chunk; each != 0) {
-    // HIP needs some descriptors for the call itself, see check_resources().
-    constexpr std::size_t for_call = 4;
+    constexpr std::size_t for_call = 4;  // as check_resources()
     const std::size_t limit = descriptor_limit();
     const std::size_t enough = add_bytes((result.bytes / least_chunk + 1) * each, for_call);
     const std::size_t left = free_descriptors(limit, std::min(limit, enough));

@@ -56,14 +56,13 @@ void unmap_all(backing_map& backings, const address_range& range) noexcept {
 void recycle_all(backing_map& backings, std::shared_ptr<address_range> range,
                  chunk_cache& cache) noexcept {
   unmap_all(backings, *range);
-  // A chunk that HIP will not unmap must not be used again.
+  // Leaves out chunks that are still mapped: nobody may use them.
   for (auto at = backings.begin(); at != backings.end();) {
     backing& one = at->second;
     const bool is_mapped = !one.map.empty() || range->refused().take_if_mapped(one.chunk);
     at = is_mapped ? backings.erase(at) : std::next(at);
   }
-  // Another owner of the range waits for use_count() to fall, and then expects the chunks in the
-  // cache: so they go there before this reference ends.
+  // Other owners wait for use_count() to fall, and then expect the chunks in the cache.
   if (range.use_count() == 1) range.reset();
   for (auto& entry : backings) cache.recycle(std::move(entry.second.chunk));
   backings.clear();

@@ -15,7 +15,7 @@
 
 namespace hipvmm::detail {
 
-/// The next chunk of a region, which a background thread makes before a commit needs it.
+/// Has a background thread make the next chunk of a region.
 class chunk_prefetch {
  public:
   struct order {
@@ -25,12 +25,10 @@ class chunk_prefetch {
     memory_location where;
   };
 
-  /// `make` makes the chunk in the thread. It reads the region: code that changes the region
-  /// cancels first.
+  /// `make` runs in the thread and reads the region: cancel_or_wait() before the region changes.
   explicit chunk_prefetch(std::function<backing_map(const order&)> make) : make_{std::move(make)} {}
 
-  /// Cancels the order, or waits for the thread. Returns the bytes of the ready chunk, which give()
-  /// takes only after offer().
+  /// Ends offer() too, and waits for give(). Returns the bytes of the ready chunk.
   std::size_t cancel_or_wait() noexcept {
     task_.cancel_or_wait();
     const std::lock_guard lock{mutex_};
@@ -49,13 +47,12 @@ class chunk_prefetch {
     if (!task_.submit()) note_failure();
   }
   void allow() noexcept { may_start_ = true; }
-  /// Bytes that give() could take now. Any thread.
+  /// Zero also while another thread has the lock. Any thread.
   [[nodiscard]] std::size_t offered_bytes() const noexcept {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || !is_offered_ || ready_.empty() ? 0 : ready_.begin()->second.bytes();
   }
-  /// For the owner. Zero while a chunk is under way or leaves by give(), and while another thread
-  /// has the lock.
+  /// Zero also while another thread has the lock.
   [[nodiscard]] std::size_t ready_bytes() const noexcept {
     const std::unique_lock lock{mutex_, std::try_to_lock};
     return !lock || task_.pending() || ready_.empty() ? 0 : ready_.begin()->second.bytes();
@@ -65,7 +62,7 @@ class chunk_prefetch {
     const std::lock_guard lock{mutex_};
     is_offered_ = true;
   }
-  /// Calls `take(chunks)` if a chunk is ready and offered. A new chunk is offered. Any thread.
+  /// Calls `take(chunks)` if a chunk is ready and offered, as every new one is. Any thread.
   template <typename Take>
   void give(Take take) {
     const std::lock_guard lock{mutex_};
@@ -73,11 +70,11 @@ class chunk_prefetch {
   }
   [[nodiscard]] std::size_t failures() const noexcept { return failures_; }
 
-  /// The ready chunk, mapped or not, or nothing. No size of the region counts it. Pre, for all
-  /// functions that follow: nothing is pending or offered.
+  /// The ready chunk, mapped or not, or nothing. No size of the region counts it. Pre: after
+  /// cancel_or_wait() and before offer(), or is_idle(), or in `make`.
   [[nodiscard]] backing_map& ready() noexcept { return ready_; }
   [[nodiscard]] const backing_map& ready() const noexcept { return ready_; }
-  /// The order that was cancelled before a thread began with it.
+  /// The order that cancel_or_wait() cancelled. Pre: as ready().
   std::optional<order> take_cancelled() noexcept { return std::exchange(order_, std::nullopt); }
 
  private:
@@ -89,7 +86,6 @@ class chunk_prefetch {
       ready_ = std::move(made);
       is_offered_ = true;
     } catch (...) {
-      // The commit that needs the chunk meets the same failure, or finds it gone.
       note_failure();
     }
   }
@@ -100,10 +96,10 @@ class chunk_prefetch {
   }
 
   std::function<backing_map(const order&)> make_;
-  std::optional<order> order_;  // until its chunk is ready, or it is void
+  std::optional<order> order_;  // until its chunk is ready
   backing_map ready_;
-  bool is_offered_ = false;   // give() may take it: the owner does not use it
-  mutable std::mutex mutex_;  // of these two while a thread may make or take the chunk
+  bool is_offered_ = false;
+  mutable std::mutex mutex_;  // of ready_ and is_offered_
   bool may_start_ = true;
   std::atomic<std::size_t> failures_{0};
   background_task task_{[this] { run(); }};  // last: it ends first

@@ -13,7 +13,6 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Returns false if HIP refuses.
 bool wait_for_one(device_ref device, bool& has_reported) noexcept {
   return report_exceptions([&] {
     try {
@@ -27,8 +26,8 @@ bool wait_for_one(device_ref device, bool& has_reported) noexcept {
   });
 }
 
-/// Calls `visit` for each device that may have work on the memory, as long as it returns true.
-/// Returns whether it always did. Allocates nothing.
+/// Calls `visit` for each device of devices_of(), some twice, until it returns false. Returns
+/// whether it never did. Allocates nothing.
 template <typename Visit>
 bool visit_users(const memory_users& users, Visit visit) {
   const auto& with_right = users.devices;
@@ -65,8 +64,7 @@ device_list devices_of(const memory_users& users) {
 
 std::optional<event> record_event_in(stream_ref stream, const device_list& devices) {
   for (const device_ref device : devices) {
-    // A device without a context has no streams.
-    if (device != devices.front() && !has_context(device)) continue;
+    if (device != devices.front() && !has_context(device)) continue;  // it has no streams
     std::optional<event> mark;
     const auto record = [&] { mark.emplace(device).record(stream); };
     if (!refusal_of(hipErrorInvalidHandle, record)) return mark;

@@ -15,44 +15,40 @@ namespace hipvmm::detail {
 
 using device_list = std::vector<device_ref>;
 
-/// The devices that may use some memory; its chunks may differ in owners and rights.
 struct memory_users {
-  device_list devices;  // each has a right to some chunk
-  device_list owners;   // each has memory of some chunk
+  device_list devices;  // with a right to some chunk
+  device_list owners;   // with memory of some chunk
 };
 [[nodiscard]] memory_users users_of(const access_map& rights);
 
-/// Every device that may have work on the memory: those with a right, then those without one that
-/// a copy of the library named together with an owner, see runtime/peer_copies.hpp.
+/// The devices that may have work on the memory: those with a right, then those named by a copy of
+/// the library together with an owner (runtime/peer_copies.hpp).
 [[nodiscard]] device_list devices_of(const memory_users& users);
 
-/// Records in `stream` an event of its device, if that is one of `devices`; empty otherwise. HIP
-/// before 6 does not report the device of a stream, but refuses other devices' events.
+/// Records an event in `stream`; empty if its device is none of `devices`. Tries an event of each,
+/// because HIP before 6 does not report the device of a stream, but refuses other devices' events.
 [[nodiscard]] std::optional<event> record_event_in(stream_ref stream, const device_list& devices);
 
-/// Waits for all work of `devices`. Returns false if HIP refuses the wait, for example because of a
-/// capture: a later wait may succeed. Another failure is reported unless `has_reported`, which
-/// becomes true.
+/// Waits for all work of `devices`. Returns false if HIP refuses the wait, as during captures: a
+/// later wait may succeed. Another failure is reported unless `has_reported`, which becomes true.
 [[nodiscard]] bool wait_for(const device_list& devices, bool& has_reported) noexcept;
 /// The same for devices_of(users).
 [[nodiscard]] bool wait_for(const memory_users& users, bool& has_reported) noexcept;
-/// The same, but throws hip_error, among others if a capture forbids the wait.
+/// The same, but throws hip_error.
 void wait_for_users(const memory_users& users);
 
-/// Call before rights to mapped memory change: waits as wait_for_users() if
-/// runtime_rules::wait_before_grant is set, because work may access other pages meanwhile. It does
-/// not cover work that is submitted until the rights have changed. Throws: as wait_for_users().
+/// Before rights to mapped memory change: waits as wait_for_users() if
+/// runtime_rules::wait_before_grant, because work might access other pages meanwhile. Work
+/// submitted later is not covered.
 void wait_before_grant(const memory_users& users);
 
-/// While an object lives, wait_before_grant() in its thread returns at once: the caller has waited,
-/// and holds a lock.
+/// Makes wait_before_grant() in its thread return at once: the caller has waited, and holds a lock.
 using waited_before_grant = thread_mark<struct waited_before_grant_kind>;
 
-/// How long callers repeat waits that HIP refuses, as it does during captures.
+/// For waits that HIP refuses, as during captures.
 inline constexpr std::chrono::milliseconds capture_patience{100};
 
-/// Waits for all work of `devices`: a device list or memory_users. Repeats the wait until HIP does
-/// not refuse it or capture_patience is over. Returns whether it waited.
+/// Repeats wait_for() until HIP accepts it, for capture_patience. Returns whether it waited.
 template <typename Devices>
 [[nodiscard]] bool wait_past_captures(const Devices& devices) noexcept {
   const auto end = std::chrono::steady_clock::now() + capture_patience;

@@ -11,8 +11,8 @@
 
 namespace hipvmm::detail {
 
-/// The rights to memory of hipMalloc. HIP grants a peer all memory of a device or none of it, and
-/// never takes that back: a grant enables the peer's access, a revocation is only recorded.
+/// The rights to memory of hipMalloc. A grant enables the peer's access to all memory of the
+/// device; a revocation is only recorded.
 class malloc_rights {
  public:
   explicit malloc_rights(device_ref owner) : rights_{owner}, users_{users_of(rights_)} {}
@@ -20,7 +20,7 @@ class malloc_rights {
   /// Throws (all rights are as before): as access_map::set; unsupported for a right to read only,
   /// or none for the owner; hip_error.
   void grant(device_ref to, access_right right);
-  /// Replaces all rights. Throws: as grant().
+  /// Throws: as grant().
   void set_access(const access_list& wanted) { change_to(access_map{owner(), wanted}); }
   [[nodiscard]] const access_map& all() const noexcept { return rights_; }
   [[nodiscard]] const memory_users& users() const noexcept { return users_; }
@@ -33,11 +33,10 @@ class malloc_rights {
   memory_users users_;
 };
 
-/// Why `owner` has no chunks: it lacks virtual memory, or the program chose so (`chosen`).
+/// The reason of memory_path::fallback, or `chosen` if the program chose hipMalloc.
 [[nodiscard]] std::string why_no_chunks(device_ref owner, std::string_view chosen);
 
-/// Throws: unsupported unless `shareable` is none. The message names the `option` and `why` there
-/// are no chunks.
+/// Throws: unsupported, with `option` and `why`, unless `shareable` is none.
 void require_not_shareable(handle_type shareable, std::string_view option, device_ref owner,
                            const std::string& why);
 

@@ -44,7 +44,7 @@ void region_state::map_runs::set_rights() {
   const auto set = [this](std::size_t offset, std::size_t bytes) {
     of_.set_first_rights(there_, offset, bytes, run_[0].chunk->device(), own_);
   };
-  // If the region moves, `there` gets its mappings run by run.
+  // In map_all() the backings up to here are now mapped in `there_.range` too.
   if (stays_) there_.backed_end = std::max(there_.backed_end, run_[0].offset + bytes());
   if (count_ > 1 && !refusal_of(hipErrorInvalidValue, [&] { set(run_[0].offset, bytes()); }))
     return;

@@ -8,22 +8,22 @@
 
 namespace hipvmm::detail {
 
-/// Maps chunks from lower to higher addresses. One call gives neighbours the same rights if HIP
+/// Maps chunks in the order of their addresses. Sets the rights of neighbours by one call if HIP
 /// takes several mappings, because on AMD that call costs more than a map.
 class region_state::map_runs {
  public:
   static constexpr std::size_t most = 64;
-  /// Mappings that stay are those of the backings, at their offsets, and are registered.
+  /// Mappings that stay are registered, and have the offsets of the backings.
   enum class life { stays, ends };
   map_runs(region_state& of, const mapped_ranges& there, life how_long = life::stays) noexcept
       : of_{of}, there_{there}, stays_{how_long == life::stays} {}
-  /// `to` is without rights until another run begins, or finish(). Pre: `to` and `visible` stay
-  /// there until then. Throws: as hipMemMap and finish(); then the caller unmaps all.
+  /// Maps the chunk; finish() sets rights at the latest. Pre: `to` and `visible` live until then.
+  /// Throws: hip_error; as finish(). Then the caller unmaps all.
   void add(std::size_t offset, const physical_chunk& chunk, const access_map* own, mapping& to,
            moment* visible = nullptr);
   /// Sets rights, and registers. Throws: hip_error; unsupported, as change_access().
   void finish();
-  [[nodiscard]] std::size_t bytes() const noexcept;  ///< mapped, without rights yet
+  [[nodiscard]] std::size_t bytes() const noexcept;  ///< mapped and still without rights
 
  private:
   struct one {

@@ -21,7 +21,7 @@ namespace {
 
 using file_word = std::uint64_t;
 
-/// `sum` is the checksum of the head, which follows. Then come the contents, in its order.
+/// `sum` is the checksum of the head, which follows. The contents come last, in the head's order.
 struct file_start {
   char magic[16];
   file_word byte_order;
@@ -35,7 +35,7 @@ struct saved_range {
   file_word bytes;
 };
 
-/// Whether all of `of` is in this range, which does not wrap.
+/// Pre: `range` does not wrap.
 bool has(const saved_range& range, const saved_range& of) noexcept {
   const file_word offset = of.address - range.address;
   return of.address >= range.address && offset <= range.bytes && of.bytes <= range.bytes - offset;
@@ -55,7 +55,7 @@ struct saved_object {
   }
 };
 
-/// Writes or reads each part of a head in turn.
+/// Reads each part from a const text, or appends it to another.
 template <class Text>
 class head_text {
  public:
@@ -76,8 +76,6 @@ class head_text {
     file_word count = list.size();
     part(count);
     if constexpr (is_read) {
-      // Refuses a count that the rest cannot hold: an element has at least the bytes of a range, a
-      // letter one byte.
       const std::size_t least = std::is_same_v<List, std::string> ? 1 : sizeof(saved_range);
       require(count <= (text_.size() - done_) / least);
       list.resize(count);
@@ -143,7 +141,7 @@ file_word saved_address(const void* address) noexcept {
 
 void* address_in_file(file_word address) noexcept { return reinterpret_cast<void*>(address); }
 
-/// The addresses, chunks and ranges of contents of `one`. Appends these ranges to `all` too.
+/// Appends the ranges of contents to `all` too.
 saved_object record_of(detail::sleep_participant& one, std::vector<detail::sleeping_range>& all) {
   saved_object result;
   const auto [start, bytes] = one.addresses_of();
@@ -174,7 +172,6 @@ void require_same(device_ref device, device_ref first) {
                       ", and would come back on one: give each device's memory a tag of its own"};
 }
 
-/// Throws: std::invalid_argument, which says what is wrong with the file.
 checkpoint_head read_head(const detail::backup_file& file) {
   const auto require = [](bool is_right, const char* wrong) {
     if (!is_right) throw std::invalid_argument{wrong};
@@ -215,7 +212,7 @@ void require_fits(const checkpoint_head& head, device_ref device, const region_o
 file_word back_and_fill(memory_checkpoint& into, const checkpoint_head& head,
                         const detail::backup_file& file, device_ref device,
                         const region_options& options) {
-  // All addresses first, because later allocations might take some.
+  // All addresses first, because allocations might take some.
   for (const saved_object& each : head.objects)
     into.regions.push_back(detail::region_at(address_in_file(each.addresses.address), device,
                                              each.addresses.bytes, options));

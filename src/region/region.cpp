@@ -23,7 +23,7 @@
 namespace hipvmm {
 namespace {
 
-/// Until the process ends, because work may still use it.
+/// Never unmaps the chunks, because work may still use them.
 void keep_mapped(std::unique_ptr<detail::region_state> ended) noexcept {
   static detail::never_destroyed<std::vector<std::unique_ptr<detail::region_state>>> kept;
   static std::mutex mutex;
@@ -45,8 +45,7 @@ void require_units(const detail::region_state& self, const char* function, std::
   self.require_within(function, offset, bytes);
 }
 
-/// A call that changes the size of the region. The destructor reports the bytes that were added or
-/// released as an event at `offset`, also if the call failed.
+/// The destructor reports the bytes that the call added or released as an event at `offset`.
 class size_change {
  public:
   size_change(const char* name, detail::region_state& of, std::size_t offset) noexcept
@@ -58,8 +57,7 @@ class size_change {
   }
   size_change& operator=(size_change&&) = delete;
 
-  /// Releases memory that a failed call left, reports a shortage, and rethrows the exception.
-  /// Pre: the caller is a catch block.
+  /// In a catch block: cleans up, reports a shortage as an event, and rethrows.
   [[noreturn]] void fail(std::size_t bytes) {
     of_.reclaim_pinned_if_empty();
     const auto note = [&](const shortage&) {
@@ -95,7 +93,7 @@ void report_changes(const detail::region_state& self, const std::vector<access_d
   }
 }
 
-/// The result of `read`, while no eviction changes the region; a default value without a region.
+/// Reads while no eviction changes the region; a default value if it was moved from.
 template <typename Read>
 auto when_still(const detail::region_state* self, Read read) -> decltype(read(*self)) {
   if (self == nullptr) return {};

@@ -18,7 +18,6 @@ namespace hipvmm::detail {
 
 class region_state;
 
-/// Lets a region sleep.
 class region_sleep final : public sleep_participant {
  public:
   explicit region_sleep(region_state& of) noexcept : region_{of} {}
@@ -40,8 +39,7 @@ class region_sleep final : public sleep_participant {
   void apply_rights() override;
   void finish_waking() noexcept override;
 
-  /// Memory that is made again and not yet part of the region, or that stay_asleep() left mapped
-  /// because work may use it.
+  /// Backings of a resume() under way or failed, which are not yet part of the region.
   [[nodiscard]] backing_map& resumed_backings() noexcept { return resumed_; }
 
  private:
@@ -53,33 +51,28 @@ class region_sleep final : public sleep_participant {
     device_ref device;
     chunk_memory memory;
     std::shared_ptr<const access_map> own_rights;
-    std::size_t first;  // offset of the first mapping of its memory
-    // Has the region's rights until the contents are there, then its own.
-    bool opens_late = false;
+    std::size_t first;        // offset of the first mapping of its memory
+    bool opens_late = false;  // has the region's rights until the contents are there, then its own
   };
 
   /// `owners`: how many mappings of the region show each chunk.
   void require_can_sleep(std::size_t offset, const backing& held,
                          const sizes_by_chunk& owners) const;
-  /// Throws: std::invalid_argument if a chunk is at two addresses, or its device may not read it.
   void require_readable() const;
-  /// Throws: std::invalid_argument unless all ranges of the plan in these addresses are backed.
   void require_backed(const sleep_plan& plan) const;
   [[nodiscard]] bool can_copy(const backing& held) const;
   /// The offset of the mapping by which each chunk's contents are copied.
   [[nodiscard]] sizes_by_chunk copied_by() const;
-  /// Marks the chunks whose own rights give their device no read_write: they open late. Throws:
+  /// Sets opens_late if a chunk's own rights give its device no read_write. Throws:
   /// std::invalid_argument if the region's rights give it none either, or if it may not read
-  /// contents that are kept.
+  /// contents to be copied.
   void choose_contents(const sleep_plan& plan);
-  /// Throws: unsupported if HIP would refuse the rights of a chunk when all are mapped again in the
-  /// order of their offsets.
+  /// Throws: unsupported if HIP would refuse rights when resume() maps the chunks by offset.
   void require_mappable_again() const;
-  /// Frees and reserves the addresses if only that returns the memory.
   void reclaim_pinned() noexcept;
 
   region_state& region_;
-  // By offset, from prepare_to_sleep() on. Backed memory that is not listed stays.
+  // By offset, from prepare_to_sleep() on. Backings that are not listed stay mapped.
   std::map<std::size_t, sleeping_chunk> chunks_;
   bool sleeps_with_contents_ = false;
   backing_map resumed_;

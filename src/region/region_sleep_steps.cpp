@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: MIT
-// This file is no part of the unit region_sleep, because it includes region_state, which includes
-// that unit.
+// SPDX-License-Identifier: MIT Not region_sleep.cpp: region_state.hpp includes region_sleep.hpp,
+// and units form no circle.
 #include <chrono>
 #include <iterator>
 #include <set>
@@ -20,8 +19,8 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// So many bytes are mapped or unmapped at once while contents are copied: their copy takes about
-/// as long as the slowest call.
+/// Bytes mapped or unmapped at once while others are copied: their copy takes about as long as the
+/// slowest call.
 constexpr std::size_t least_overlap = 8 * MiB;
 
 }  // namespace
@@ -30,8 +29,8 @@ sleep_participant& sleep_participant_of(region& of) { return implementation_of(o
 
 void region_sleep::require_can_sleep(std::size_t offset, const backing& held,
                                      const sizes_by_chunk& owners) const {
-  // If a chunk has several owners (share_prefix()), shared() does not know exports by the others;
-  // but such a chunk has no handle type, so nobody can export it.
+  // shared() does not know exports by another owner (share_prefix()); but chunks with several
+  // owners have no handle type, so that nobody exports them.
   const bool may_be_exported = held.chunk.shared() && held.chunk.shareable() != handle_type::none;
   if (!may_be_exported && !is_retained_by_address(held.chunk) &&
       owners_of(held.chunk) == owners.at(held.chunk.get()))
@@ -104,7 +103,7 @@ void region_sleep::require_mappable_again() const {
   for (auto at = region_.backings.begin(); at != region_.backings.end(); ++at) {
     const auto& [offset, held] = *at;
     const auto next = std::next(at);
-    // Checks the last chunk of each reservation, which is mapped beside all others there.
+    // Only the last chunk of each reservation, which is mapped beside all others there.
     if (next != region_.backings.end() &&
         region_.addresses->part_start(next->first) == region_.addresses->part_start(offset))
       continue;
@@ -114,7 +113,7 @@ void region_sleep::require_mappable_again() const {
         [](void*, std::size_t) {});
   }
   if (chunks_.size() == region_.backings.size()) return;
-  // resume() maps each beside the chunks that stay and the sleeping ones at lower offsets.
+  // Each is mapped beside the chunks that stay and the sleeping ones at lower offsets.
   std::map<std::size_t, mapped_sizes> sizes;  // by reservation
   for (const auto& [offset, held] : region_.backings)
     if (chunks_.count(offset) == 0)
@@ -230,7 +229,6 @@ void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
     region_.is_torn = true;
     mapping& each = at->second.map;
     unmaps.add(each);
-    // Unmaps these while copies save the others.
     pending += at->second.bytes();
     if (sleeps_with_contents_ && pending >= least_overlap) {
       unmaps.finish();
@@ -246,7 +244,6 @@ void region_sleep::finish_suspend() noexcept {
   release_all(released, *region_.addresses, region_.cache());
   region_.is_torn = false;
   reclaim_pinned();
-  // The cache has the chunks that the region retired before, and the prepared one.
   for (const auto& [each, its] : region_.strategy->owners())
     report_exceptions([&, device = each] { region_.cache().trim(device); });
   const std::size_t bytes = sleeping_bytes();
@@ -256,7 +253,6 @@ void region_sleep::finish_suspend() noexcept {
 
 void region_sleep::reclaim_pinned() noexcept {
   if (!region_.may_pin_memory || !region_.strategy->pins_memory) return;
-  // Addresses with a mapping cannot be freed.
   if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
       region_.shares_addresses())
     return;
@@ -278,8 +274,7 @@ void region_sleep::reacquire_addresses() {
 }
 
 void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left) {
-  // Memory that an earlier call left.
-  if (!resumed_.empty()) {
+  if (!resumed_.empty()) {  // left by stay_asleep()
     wait_for_users(region_.users);
     release_all(resumed_, *region_.addresses, region_.cache());
   }
@@ -298,8 +293,8 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
          .evicts_until = left.evicts_until});
     left_there -= one.bytes;
   };
-  // All chunks are made before the first is mapped if rights depend on neighbours, or if addresses
-  // would pin the memory after a failure. Otherwise one is filled while the next ones are made.
+  // Addresses would pin chunks that were mapped before a failure. Otherwise chunks are filled while
+  // the next ones are made.
   const bool makes_all_first =
       !region_.strategy->rights.takes_any_mapping || region_.strategy->pins_memory;
   const auto make_all = [&] {
@@ -340,8 +335,7 @@ void region_sleep::stay_asleep(bool may_be_in_use) noexcept {
   if (std::ranges::any_of(resumed_, [](const auto& each) { return !each.second.map.empty(); }))
     region_.may_pin_memory = true;
   if (may_be_in_use && !wait_past_captures(region_.users)) {
-    // A thread releases the chunks when the work has ended. If none can, they stay mapped until the
-    // next resume() or the region's end.
+    // If no thread takes them, they stay mapped until the next resume() or the region's end.
     report_exceptions([this] {
       static_cast<void>(retire_backings(resumed_, region_.addresses, region_.cache(), std::nullopt,
                                         devices_of(region_.users), region_.device));

@@ -15,7 +15,7 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Reserves `wanted` bytes, or halves of it down to one granule.
+/// Halves `wanted` until it fits.
 template <typename Reserve>
 address_reservation reserve_most(std::size_t wanted, std::size_t granularity, Reserve reserve) {
   for (std::size_t bytes = wanted;; bytes = align_up(bytes / 2, granularity)) {
@@ -42,7 +42,7 @@ address_reservation reserve_at(void* address, std::size_t bytes, device_ref devi
       .context = "others have some of these, or HIP ignores the address that it is asked for"}};
 }
 
-/// All are powers of two, so that the greatest is a multiple of each.
+/// Granularities are powers of two: the greatest is a multiple of each.
 std::size_t common_granularity(device_ref owner, const chunk_placement& placement) {
   std::size_t result = granularity_of(owner).minimum;
   for (const device_ref each : placement.devices())
@@ -144,7 +144,7 @@ physical_chunk region_state::take_pinned(memory_location where, std::size_t byte
   if (!takes_pinned || !where.device() || !strategy->pins(*where.device()) ||
       options.memory != chunk_memory::standard)
     return {};
-  // Chunks of several sizes could not be granted beside the hole in front.
+  // HIP would refuse rights to chunks of several sizes beside the hole in front.
   if (!strategy->rights.takes_any_mapping && !backings.empty() && backings.begin()->first != 0)
     return {};
   return cache_registry::of(cache(), *where.device()).take_pinned(bytes, most, options.shareable);
@@ -161,7 +161,7 @@ physical_chunk region_state::make_chunk(const address_range& range, std::size_t 
   if (!kept.empty()) return kept;
   const auto acquire_new = [&] { return acquire(place.where, bytes, options.memory); };
   idle_request asks;
-  // A cache that keeps nothing takes no chunk, but for pinned ones.
+  // A cache with limit 0 keeps only pinned chunks.
   if (place.where.device() && options.memory == chunk_memory::standard &&
       (cache().byte_limit() != 0 || strategy->pins(*place.where.device())))
     asks = {.taker = &cache(), .chunk_bytes = bytes, .shareable = options.shareable};
@@ -213,8 +213,6 @@ region_state::~region_state() {
   recycle_all(backings, std::move(addresses), cache());
 }
 
-// A free waits for HIP's thread that drops finished commands, see address_reservation.cpp. So the
-// commands are finished first, by a wait for the devices.
 bool region_state::frees_late_records() noexcept {
   static const bool late = [] {
     bool found = true;
@@ -274,8 +272,8 @@ void region_state::restore_lost() noexcept {
   report_exceptions([this] { map_again(); });
 }
 
-// All chunks are mapped before their rights are set, because HIP may refuse rights beside a hole.
-// Both go upwards, because rights depend on the mappings in front.
+// Maps all before it sets rights, because HIP may refuse rights beside a hole. Both in the order of
+// addresses, because rights may depend on the mappings in front.
 void region_state::map_lost(const std::vector<backing_map::iterator>& lost) {
   std::exception_ptr first_refusal;
   const auto for_each_lost = [&](auto step) {
@@ -299,7 +297,6 @@ void region_state::map_lost(const std::vector<backing_map::iterator>& lost) {
                        held.own_rights.get());
   });
   wait_until(visible_if_mapped_now());
-  // If the registrar throws, the mappings stay.
   for (const auto& at : lost)
     if (options.registrar && !at->second.map.empty())
       report_exceptions([&] { at->second.map.register_with(options.registrar, at->second.chunk); });

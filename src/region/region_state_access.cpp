@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The part of region that maps and sets the rights to mappings.
 #include <chrono>
 #include <iterator>
 #include <stdexcept>
@@ -19,7 +18,6 @@ void add_users(device_list& to, const access_map& from) {
     if (std::ranges::find(to, entry.device) == to.end()) to.push_back(entry.device);
 }
 
-/// Adds each device with another right in `after` than in `before`, unless it is in `to`.
 void add_changes(std::vector<access_desc>& to, const access_map& before, const access_map& after) {
   for_each_change(before, after, [&to](device_ref device, access_right right) {
     if (std::ranges::find(to, device, &access_desc::device) == to.end())
@@ -36,7 +34,7 @@ void region_state::change_access(const mapped_ranges& there, std::size_t offset,
   const auto at = [&range](std::size_t where) { return static_cast<char*>(range.base()) + where; };
   const std::uint64_t seen = retired_so_far();
   const bool is_own = &range == addresses.get();
-  // Retired chunks may be mapped too, and are in none of the maps.
+  // Retired chunks are mapped, and in none of the maps below.
   const bool has_retired = is_own && shares_addresses();
   std::optional<hip_error> refused;
   if (strategy->rights.begins_with_mapping(range.had_one_size())) {
@@ -95,7 +93,7 @@ struct region_state::rights_run {
   rights_for which;
   const access_map* before;
   const access_map* after;
-  std::vector<std::size_t> sizes;  // of each mapping
+  std::vector<std::size_t> sizes;  // of the mappings
 };
 
 std::vector<region_state::rights_run> region_state::runs_of(const rights_changes& changes,
@@ -160,7 +158,7 @@ std::vector<access_desc> region_state::change_rights(rights_changes& changes, ac
     try {
       set_run(*at, *at->before, *at->after);
     } catch (...) {
-      // The one that failed too: HIP may have applied its first entries.
+      // Including the failed run: HIP may have set some of its rights.
       for (auto undone = runs.begin(); undone != std::next(at); ++undone)
         report_exceptions([&] { set_run(*undone, *undone->after, *undone->before); });
       throw;
@@ -175,7 +173,6 @@ std::vector<access_desc> region_state::change_rights(rights_changes& changes, ac
 
 template <class Own>
 std::vector<access_desc> region_state::change_all_rights(access_map next, Own own_of) {
-  // The prepared chunk gets the rights together with the rest.
   const adoption adopted{*this};
   rights_changes changes;
   changes.reserve(backings.size() + old_mappings.size());
@@ -209,7 +206,7 @@ std::vector<access_desc> region_state::set_access(const access_list& wanted) {
 std::vector<access_desc> region_state::set_access(std::size_t offset, std::size_t bytes,
                                                   const access_list& wanted) {
   prefetch.cancel_or_wait();
-  // Devices to which move_range() brought other chunks do not matter here.
+  // Devices need not reach chunks of rights.other_owners().
   const access_map chosen = rights_of(device, wanted, options.placement);
   if (bytes == 0) return {};
   const auto own = chosen == rights ? nullptr : std::make_shared<const access_map>(chosen);
@@ -228,7 +225,6 @@ std::vector<access_desc> region_state::set_access(std::size_t offset, std::size_
       refuse_cut("set_access", offset, bytes, found.front());
     changes.push_back({next, &held, own});
   }
-  // Both addresses of a chunk that moves.
   const std::size_t count = changes.size();
   for (auto& [from, left] : old_mappings)
     for (std::size_t index = 0; index < count; ++index)
@@ -257,7 +253,7 @@ std::vector<chunk_access> region_state::effective_access(std::size_t offset,
   return result;
 }
 
-// A device that reaches the region's device need not reach the device of each chunk.
+// access_map has checked only that devices reach its owner.
 void region_state::require_reach(const access_map& of, device_ref owner) {
   if (owner == of.owner()) return;
   for (const access_desc& entry : of.entries()) detail::require_reach(entry.device, owner);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The part of region that lists its chunks, and takes chunks that others made.
 #include <unistd.h>
 
 #include <atomic>
@@ -17,7 +16,7 @@ namespace hipvmm::detail {
 
 namespace {
 
-/// Differs between processes, because a new process may replace the one that an importer knew.
+/// Differs between processes: an importer may know serials of a process that has ended.
 std::uint64_t serials_of_process() noexcept {
   std::uint64_t mixed =
       static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) ^
@@ -42,11 +41,11 @@ exported_chunk export_one(const char* function, std::size_t offset, backing& hel
   return {offset, held.serial, shareable_handle{held.chunk}};
 }
 
-/// If one export fails, none counts as exported.
+/// All or none.
 template <typename Exported, typename Range, typename Export>
 std::vector<Exported> export_all(Range&& some, Export export_each) {
   std::vector<Exported> result;
-  std::vector<physical_chunk*> fresh;  // that nobody shared before
+  std::vector<physical_chunk*> fresh;  // not shared before
   try {
     for (auto& [offset, held] : some) {
       if (!held.chunk.shared()) fresh.push_back(&held.chunk);
@@ -111,7 +110,7 @@ exported_range region_state::export_range(std::size_t offset, std::size_t bytes)
 }
 
 void region_state::adopt(std::map<std::size_t, physical_chunk>& chunks) {
-  // First, because reclaim_pinned_if_empty() reads the ready chunk after a failure.
+  // Also for reclaim_pinned_if_empty(), which reads the ready chunk after a failure.
   prefetch.cancel_or_wait();
   std::size_t end = 0;
   for (const auto& [offset, chunk] : chunks) {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The part of region that backs addresses, also ahead of commit(), and that reserves more or other
-// addresses.
 #include <iterator>
 #include <stdexcept>
 #include <utility>
@@ -18,14 +16,13 @@
 namespace hipvmm::detail {
 namespace {
 
-/// While the object lives, and for good after keep(), the offsets of all backings and of the
-/// placement count from `from`.
+/// Subtracts `from` from all offsets; the destructor undoes that unless keep() was called.
 class shifted_offsets {
  public:
   shifted_offsets(region_state& owner, std::size_t from) noexcept : owner_{owner}, from_{from} {
     backing_map& all = owner_.backings;
     owner_.placement_start += from_;
-    // From low to high offsets, so that no two backings have the same offset in between.
+    // Upwards, so that no two backings have the same offset in between.
     for (auto at = all.begin(); from_ != 0 && at != all.end();) {
       auto node = all.extract(at++);
       node.key() -= from_;
@@ -75,8 +72,7 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
       additions.try_emplace(offset).first->second.chunk = std::move(chunk);
       offset += backed;
     }
-    // After all chunks are made: if the device is full, nothing was mapped that addresses could
-    // pin.
+    // After all chunks are made, so that addresses pin nothing if the device is full.
     map_runs runs{*this, {range, range.bytes(), &additions}};
     for (auto& [at, one] : additions) runs.add(at, one.chunk, nullptr, one.map, &one.visible);
     runs.finish();
@@ -85,11 +81,11 @@ backing_map region_state::make_missing(const address_range& range, std::size_t o
     std::size_t undone = 0;
     for (const auto& [at, one] : additions) undone += one.chunk.bytes();
     release_all(additions, range, cache());
-    // If the exception is no out_of_memory, this line throws it again.
+    // Rethrows all but out_of_memory.
     const std::optional<out_of_memory> refused = refusal_of([] { throw; });
     shortage why = refused->why();
     if (why.cause == exhausted::budget) {
-      // Others release memory for the whole commit, not for one chunk at each retry.
+      // Other processes then release enough for the whole commit, not for one chunk.
       why.requested += undone;
       why.available += undone;
     }
@@ -128,7 +124,7 @@ void region_state::move_chunks(const std::vector<std::size_t>& from, std::size_t
   if (from.empty()) return;
   drop_prepared();
   std::size_t end = to;
-  backing_map additions;  // the new mappings, then those that are left behind
+  backing_map additions;
   for (const std::size_t each : from) {
     const auto moving = backings.find(each);
     if (moving == backings.end())
@@ -192,7 +188,7 @@ bool region_state::extend_in_place(std::size_t max_bytes, std::size_t commit_byt
   try {
     commit(0, commit_bytes, region::one_chunk);
   } catch (...) {
-    addresses->drop_last();  // with memory that the failure left in them
+    addresses->drop_last();
     throw;
   }
   return true;
@@ -207,7 +203,6 @@ bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   }
 
   prefetch.cancel_or_wait();
-  // Not if HIP refuses copies across the border of two reservations.
   if (strategy->extends_in_place && extend_in_place(max_bytes, commit_bytes)) return false;
 
   rebase(0, max_bytes, commit_bytes);
@@ -217,9 +212,8 @@ bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 void region_state::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
   prefetch.cancel_or_wait();
   require_none_left_behind("rebase", 0, addresses->bytes());
-  // Nothing before the new base may stay, backed or not.
   if (has_backing_within(prefetch.ready(), 0, from)) drop_prepared();
-  // The chunks are mapped twice for a moment, so that a failure leaves the old addresses whole.
+  // All chunks stay mapped at the old addresses until move_to(): a failure changes nothing.
   adoption adopted{*this};
   shifted_offsets shifted{*this, from};
   auto other = make_range(acquire_with_retry([&] { return reserve(std::max(max_bytes, end())); }));
@@ -259,7 +253,7 @@ void region_state::prepare(std::size_t bytes, prefetch_level how) {
     idle.emplace(static_cast<idle_holder&>(*this), device, idle_membership::price::prepared);
   prefetch.offer();
   const std::size_t from = end();
-  // The worker would have to wait for retired chunks.
+  // shares_addresses(): the worker must not wait for retired chunks.
   if (bytes == 0 || from == max_bytes() || !prefetch.is_idle() || shares_addresses() ||
       !old_mappings.empty() || addresses->is_lost())
     return;
@@ -280,7 +274,8 @@ backing_map region_state::make_ordered(std::size_t offset, std::size_t bytes,
   if (!order || order->offset < offset || order->offset >= offset + bytes) return {};
   const std::size_t end = std::max(offset + bytes, order->offset + order->bytes);
   backing_map additions;
-  const without_asking_others alone;  // nobody gives memory for a chunk made ahead
+  // A chunk made ahead is not worth memory of others.
+  const without_asking_others alone;
   const without_reclaim at_once;
   static_cast<void>(
       attempt([&] { additions = make_missing(*addresses, offset, end - offset, largest_chunk); }));
@@ -337,7 +332,7 @@ given_memory region_state::give_idle(const idle_request& wanted) {
     backing& held = ready.begin()->second;
     if (held.chunk.location() != wanted.device) return;
     const bool moves = wanted.takes(held.chunk);
-    // These addresses, or earlier ones of the chunk, would pin the memory.
+    // A release would return nothing while addresses pin the chunk.
     if (!moves && (is_pinned(held.chunk) || (!held.map.empty() && strategy->pins(device)))) return;
     const scoped_device scope{device};
     if (!held.map.empty()) may_pin_memory = true;

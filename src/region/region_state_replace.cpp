@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The part of region that gives addresses another chunk, or chunks other addresses.
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -15,8 +14,8 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Returns `rights` with read_write for each device that may copy to memory of `target`; nothing if
-/// all of these have it.
+/// `rights` with read_write for all devices that may copy to memory of `target`; nothing if they
+/// have it. AMD's runtime lets any device with access copy, whatever the stream.
 std::optional<access_map> widened_for_copy(const access_map& rights, device_ref target) {
   access_map result = rights;
   for (const access_desc& each : rights.entries())
@@ -25,7 +24,6 @@ std::optional<access_map> widened_for_copy(const access_map& rights, device_ref 
   return result == rights ? std::nullopt : std::optional{std::move(result)};
 }
 
-/// `device` may have to copy the chunk.
 void require_readable(const access_map& rights, std::size_t offset, device_ref device) {
   if (rights.get(device) != access_right::none) return;
   throw std::invalid_argument{"region::move_range: device " + std::to_string(device.ordinal()) +
@@ -60,7 +58,6 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
   std::size_t end = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const backing& held = old[i]->second;
-    // AMD's runtime lets any device with access copy, whatever the stream.
     wider[i] = widened_for_copy(rights_to(held), fresh[i].device());
     runs.add(end, fresh[i], wider[i] ? &*wider[i] : held.own_rights.get(), once.maps[i]);
     end += fresh[i].bytes();
@@ -73,8 +70,7 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
     const relaxed_captures others;
     stream.synchronize();
   } catch (...) {
-    // The copies may be under way, and must not outlive the mappings they write to. If HIP allows
-    // no wait, mappings and chunks are leaked: the copies might destroy the bytes of a next user.
+    // Copies may be under way. If HIP refuses to wait, leaks all that they write to.
     if (!wait_past_captures(users)) {
       if (new (std::nothrow) std::pair{elsewhere, std::move(once.maps)} == nullptr)
         for (mapping& each : once.maps) static_cast<void>(each.release());
@@ -88,8 +84,7 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
 }
 
 void region_state::swap_in(backing_map::iterator* at, physical_chunk* fresh, std::size_t count) {
-  // Sets the present rights once more: if HIP refuses them now, it would refuse them too when the
-  // old chunk must be mapped again.
+  // Tries before the unmap whether HIP would accept the present rights after a failure.
   if (const auto& [offset, last] = *at[count - 1]; !strategy->rights.takes_any_mapping)
     set_first_rights(mapped_here(), offset, last.bytes(), last.chunk.device(),
                      last.own_rights.get());
@@ -143,7 +138,7 @@ std::vector<backing_map::iterator> region_state::chunks_to_move(std::size_t offs
 }
 
 std::unique_ptr<const memory_strategy> region_state::add_memory_of(device_ref other) {
-  // Chunks with rights of their own are checked when they are mapped.
+  // map_runs checks chunks with rights of their own.
   access_map next = rights;
   next.add_owner(other);
   memory_users next_users = users;
@@ -202,8 +197,8 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
     require_readable(kept, at->first, at->second.chunk.device());
     if (to.device()) require_readable(kept, at->first, *to.device());
   }
-  // Before anything is submitted, because HIP may refuse the wait, as during captures.
   {
+    // Now, because HIP may refuse the wait, as during captures: nothing is submitted yet.
     const relaxed_captures others;
     stream.synchronize();
   }
@@ -229,8 +224,7 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
                                  "bytes at a time";
                         });
     copy_into(fresh, moving, stream);
-    // From here on memory of the new device may be mapped in the region's addresses.
-    before.reset();
+    before.reset();  // from here on `addresses` may hold memory of the new device
     replace_chunks(moving, fresh);
   } catch (...) {
     forget_unused();
@@ -238,7 +232,6 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
     throw;
   }
   forget_unused();
-  // The old addresses of a chunk that moves are used until end_move().
   if (old_mappings.empty() && must_reclaim_pinned()) reclaim_pinned();
   std::size_t moved = 0;
   for (const auto at : moving) moved += at->second.bytes();
@@ -305,10 +298,10 @@ void region_state::reclaim_pinned() noexcept {
     void* const base = addresses->base();
     const std::size_t bytes = addresses->bytes();
     finish_retired(*addresses, 0, bytes);
-    // In an error handler the wait does nothing: the handler may be part of the awaited work.
+    // Still shared in an error handler of a releasing thread, which does not wait for itself.
     if (shares_addresses()) return;
     if (!backings.empty() || frees_late_records()) wait_for_users(users);
-    // Maps all chunks at other addresses first, so that the region always has a mapping of each.
+    // Chunks move away before the old addresses are freed, so that none is ever without a mapping.
     change_to(reserve(bytes));
     address_reservation same{bytes, 0, base};
     if (same.get() == base) change_to(std::move(same));
@@ -330,8 +323,7 @@ void region_state::return_pinned_memory() noexcept {
 }
 
 void region_state::free_for_a_moment(const char* subject) {
-  if (addresses->reclaim_pinned() == reclaim_result::refused)
-    return;  // it was reported; a later one may succeed
+  if (addresses->reclaim_pinned() == reclaim_result::refused) return;  // it was reported
   may_pin_memory = false;
   addresses->require_known();
   if (addresses->is_lost())

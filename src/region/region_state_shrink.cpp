@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The part of region that releases memory.
 #include <utility>
 
 #include <hipvmm/core/bytes.hpp>
@@ -12,7 +11,7 @@ namespace hipvmm::detail {
 
 backing_map::iterator region_state::require_whole_until(backing_map::iterator first,
                                                         std::size_t end_offset) {
-  // The cache must not give a chunk to another owner while it is mapped here.
+  // A moving chunk would go to the cache while it is still mapped at its old offset.
   auto last = first;
   for (; last != backings.end() && last->first + last->second.bytes() <= end_offset; ++last)
     require_not_moving("decommit", last->second);
@@ -53,7 +52,7 @@ std::size_t region_state::decommit(std::size_t offset, std::size_t bytes, stream
   const auto first = backings.lower_bound(offset);
   const auto last = require_whole_until(first, offset + bytes);
   drop_prepared_behind(last);
-  // As in trim().
+  // Addresses can be re-reserved only when nothing is mapped in them any more.
   const bool empties = reclaims_pinned() && first == backings.begin() && last == backings.end();
   if (empties || (!stream.is_done() && !retire_chunks(first, last, stream))) stream.synchronize();
   decommit(offset, bytes);
@@ -67,7 +66,6 @@ std::size_t region_state::trim(std::size_t bytes, stream_ref stream, tail_chunk 
   const std::size_t before = committed;
   const bool replace = tail == tail_chunk::replace;
   drop_prepared();
-  // Addresses can be re-reserved only when nothing is mapped in them any more.
   const bool empties =
       reclaims_pinned() && (backings.empty() || backings.begin()->first >= kept_end);
   if (replace || empties ||
@@ -108,7 +106,6 @@ bool region_state::retire_chunks(backing_map::iterator first, backing_map::itera
 
 bool region_state::retire_all() noexcept {
   membership.end();
-  // Waits also for a thread that gives the prepared chunk to another object.
   prefetch.cancel_or_wait();
   if (backings.empty() && sleep.resumed_backings().empty() &&
       !(may_pin_memory && frees_late_records()))
@@ -116,7 +113,6 @@ bool region_state::retire_all() noexcept {
   merge(prefetch.ready());
   backings.merge(old_mappings);
   backings.merge(sleep.resumed_backings());
-  // If host memory is lacking for the list, the caller waits for the work itself.
   try {
     if (!retire_backings(backings, addresses, cache(), std::nullopt, devices_of(users), device))
       return false;
@@ -133,13 +129,10 @@ void region_state::replace_tail(std::size_t end, stream_ref stream) {
   --at;
   auto& [offset, old] = *at;
   if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
-  // Another process would keep the old chunk.
-  if (old.chunk.shared()) return;
-  // The region's device copies, and needs read_write.
+  if (old.chunk.shared()) return;  // the other process would keep it
   if (rights_to(old).get(device) != access_right::read_write) return;
   const std::size_t kept = end - offset;
   if (!strategy->rights.takes_any_mapping) {
-    // A chunk of another size could not be granted.
     mapped_sizes beside;
     for (const auto& [start, each] : backings) {
       if (each.own_rights != nullptr) return;

@@ -26,7 +26,6 @@ constexpr const char* not_of_a_chunk =
                               ": name an address that hipMemMap backed"};
 }
 
-/// Throws: std::invalid_argument if no mapping can be at `address`.
 device_ref device_at(const void* address) {
   const detail::pointer_memory found = detail::memory_at(address);
   switch (found.kind) {
@@ -54,8 +53,8 @@ void require_retaining(device_ref device) {
   strategy.second_address.require("retain_chunk", "; copy instead");
 }
 
-/// Whether hipMemMap backed the address. Callers check it before a retain, because HIP may crash on
-/// memory of another kind.
+/// Whether hipMemMap backed the address; on CUDA also true of cudaMalloc. To be checked before a
+/// retain, because HIP may crash on memory of other kinds.
 bool is_mapped(const void* address, device_ref device) {
   unsigned long long flags = 0;
   const hipError_t result = detail::query_access(address, device, flags);
@@ -81,7 +80,6 @@ retained_chunk retain_chunk(const void* address) {
   const std::size_t unit = granularity_of(device).minimum;
   physical_chunk held;
   const auto retain = [&] { held = detail::retain_at(address, device, unit); };
-  // CUDA reports the access of memory of cudaMalloc too.
   if (detail::refusal_of(hipErrorInvalidValue, retain)) throw_no_chunk(address, not_of_a_chunk);
   const auto is_part = [&](const char* at) {
     return is_mapped(at, device) && detail::retain_at(at, device, unit).get() == held.get();
@@ -89,7 +87,7 @@ retained_chunk retain_chunk(const void* address) {
   const char* start = static_cast<const char*>(base);
   const char* end = start + bytes;
   if (!is_part(start) || !is_part(end - 1)) {
-    // Other chunks are in the same range.
+    // The range has other chunks too: finds the ends of this one granule by granule.
     const char* const first = start;
     const char* const last = end;
     start = static_cast<const char*>(address) - reinterpret_cast<std::uintptr_t>(address) % unit;

@@ -27,7 +27,7 @@ using clock = std::chrono::steady_clock;
 
 std::atomic<std::uint64_t> released_count{0};
 
-// Callers wait for these threads, which must not wait for themselves.
+// Marks the threads of the queue, which must not wait for themselves.
 using releasing = thread_mark<struct releasing_kind>;
 
 enum class work { pending, passed, not_to_be_waited_for };
@@ -59,8 +59,8 @@ std::string stuck_text(std::size_t bytes) {
          "devices, as it does while a stream is being captured; end the capture and try again";
 }
 
-/// One thread queries all events in turn, so that no stream delays another's memory; one for each
-/// device waits for the device.
+/// One thread queries all events in turn, so that no stream delays the memory of another. One
+/// thread for each device waits for that device.
 class retirement_queue {
  public:
   retirement_queue() { set_retired_bytes_function(retired_bytes); }
@@ -72,8 +72,8 @@ class retirement_queue {
     const std::lock_guard lock{mutex_};
     return statistics_;
   }
-  /// Waits while anything retired before this call `matters`. Throws: hip_error if captures forbid
-  /// the waits for all that is left, for longer than capture_patience.
+  /// Waits while any item retired before this call `matters`. Throws: hip_error if captures forbid
+  /// all waits that are left for longer than capture_patience.
   template <typename Predicate>
   void wait_while_any(Predicate matters);
   bool wait_for_one(const out_of_memory& shortage, std::uint64_t seen);
@@ -81,8 +81,8 @@ class retirement_queue {
  private:
   using lock_type = std::unique_lock<std::mutex>;
 
-  /// The items that one thread releases. It alone takes items out, so that it may use one without
-  /// the lock.
+  /// The items of one thread. Only that thread removes items, so that it may use one without the
+  /// lock.
   struct lane {
     template <typename Work>
     explicit lane(Work work) : thread{std::move(work)} {}
@@ -102,8 +102,8 @@ class retirement_queue {
   std::size_t sum(Of of) const;
   template <typename Predicate>
   std::size_t bytes_of(Predicate matters) const;
-  /// Waits until at most `most` of those that matter are left. Returns false if captures have
-  /// forbidden the waits for all of these for capture_patience.
+  /// Waits until at most `most` items that matter are left. Returns false after capture_patience if
+  /// captures forbid all of their waits.
   template <typename Predicate>
   bool wait_until_left(lock_type& lock, std::size_t most, Predicate matters);
   void poll_events(const std::stop_token& stop);
@@ -120,7 +120,6 @@ class retirement_queue {
   int waiting_callers_ = 0;
   bool closes_at_exit_ = false;
   bool open_ = true;
-  // A child of fork() has none of the threads.
   const detail::owner_process process_;
 };
 
@@ -136,12 +135,11 @@ bool retirement_queue::add(retired_list& one) noexcept {
       closes_at_exit_ = true;
     }
     const bool has_chunks = item.allocation.empty();
-    // hipFree waits for that device itself, even if captures forbid to wait for others.
+    // hipFree waits for its device even if captures forbid the wait.
     if (!has_chunks) std::erase(item.devices, item.owner);
     lane& to = item.mark ? events_ : lane_of(item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
-    // Only backings have a range: callers wait for mapped bytes, not for addresses alone.
     if (!has_chunks) item.of_devices[item.owner] = item.bytes;
     if (!item.backings.empty()) {
       item.range = item.addresses.get();
@@ -174,7 +172,7 @@ retirement_queue::lane& retirement_queue::lane_of(device_ref device) {
   return devices_.emplace_back(*this, device);
 }
 
-// The device's thread calls hipFree, because its wait for the device would delay other memory here.
+// To the device's thread: hipFree waits for the device, which would delay other memory here.
 bool retirement_queue::pass_on(retired_list::iterator item) noexcept {
   try {
     lane& to = lane_of(item->owner);
@@ -211,7 +209,6 @@ std::size_t retirement_queue::waiting_bytes_of(device_ref device) const {
 template <typename Predicate>
 bool retirement_queue::wait_until_left(lock_type& lock, std::size_t most, Predicate matters) {
   const clock::time_point began = clock::now();
-  // The threads notify after each refusal.
   const auto goes_on = [&](const retired_item& item) {
     return matters(item) &&
            (!item.refused_since ||
@@ -261,9 +258,8 @@ bool retirement_queue::wait_for_one(const out_of_memory& shortage, std::uint64_t
   throw out_of_memory{shortage, stuck_text(stuck)};
 }
 
-// HIP and error handlers run without the lock, because handlers may use the library.
 void retirement_queue::release_item(lane& own, retired_list::iterator item, lock_type& lock) {
-  lock.unlock();
+  lock.unlock();  // error handlers may use the library
   item->release();
   lock.lock();
   statistics_.waiting_bytes -= item->bytes;
@@ -301,7 +297,6 @@ void retirement_queue::poll_events(const std::stop_token& stop) {
       if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);
       delay = shortest;
     }
-    // After close() the remaining items stay mapped.
     if (stop.stop_requested()) return;
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }
@@ -309,7 +304,7 @@ void retirement_queue::poll_events(const std::stop_token& stop) {
 
 void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) {
   using namespace std::chrono_literals;
-  // Each try invalidates the captures that began since the last one.
+  // Not shorter: each try invalidates the captures that began since the last one.
   constexpr auto shortest = 1ms;
   constexpr auto longest = 16ms;
   const releasing mark;
@@ -317,7 +312,7 @@ void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) 
   lock_type lock{mutex_};
   auto delay = shortest;
   while (changed_.wait(lock, stop, [&] { return !items.empty(); })) {
-    // The wait below does not see work on memory that is retired from now on.
+    // The wait may miss work on memory that is retired from now on.
     const std::uint64_t newest = last_number_;
     retired_item& first = items.front();
     const device_list& devices = first.devices;
@@ -334,7 +329,7 @@ void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) 
     }
     delay = shortest;
     for (retired_item& each : items) each.refused_since.reset();
-    // The first is released last, because the others are compared with it.
+    // The first is released last: `devices` is part of it.
     for (auto next = std::next(items.begin()); next != items.end() && next->number <= newest;) {
       const auto item = next++;
       if (item->devices == devices) release_item(own, item, lock);
@@ -344,7 +339,7 @@ void retirement_queue::wait_for_devices(lane& own, const std::stop_token& stop) 
 }
 
 void retirement_queue::close() {
-  // An error handler may end the process in a thread that would wait for itself here.
+  // An error handler may call exit() in a thread of the queue.
   if (process_.is_of_parent() || releasing::is_set()) return;
   std::size_t left = 0;
   {
@@ -361,8 +356,8 @@ void retirement_queue::close() {
                                "wait for devices, as it does while a stream is being captured");
 }
 
-/// `what` becomes the member `of` of `item`. Returns false, nothing done, if that is impossible,
-/// also for lack of host memory: then the caller waits for the work itself.
+/// Adds `item` with `what` as its member `of`. Returns false, nothing done, if the queue is closed,
+/// or without a thread or host memory.
 template <typename Held>
 bool retire_as(Held retired_item::*of, Held& what, retired_item item) noexcept {
   try {
@@ -412,13 +407,11 @@ bool retire_token(std::shared_ptr<void>& token, device_list devices) noexcept {
 
 void release_when_unused(device_allocation unused, device_list devices) noexcept {
   if (unused.empty()) return;
-  // Without memory for a second list the caller waits.
   try {
     if (retire_allocation(unused, std::nullopt, devices)) return;
-  } catch (const std::bad_alloc&) {
+  } catch (const std::bad_alloc&) {  // of the copy of `devices`
   }
-  // ~device_allocation waits for the device of the memory only.
-  std::erase(devices, unused.device());
+  std::erase(devices, unused.device());  // ~device_allocation waits for it
   if (wait_past_captures(devices)) return;
   const std::size_t bytes = unused.bytes();
   static_cast<void>(unused.release());
@@ -444,7 +437,7 @@ bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const id
     return true;
   struct shortage now = shortage.why();
   if (now.cause == exhausted::budget) now.available = chunk_bytes_left(device_ref{now.device});
-  // Other processes gave a part, with which this one may have enough.
+  // Other processes made some room; this one may have the rest.
   return now.available > shortage.why().available && ask_idle_holders(out_of_memory{now}, asks);
 }
 

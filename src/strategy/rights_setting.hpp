@@ -33,7 +33,7 @@ class mapped_sizes {
   bool has_one_size_ = true;
 };
 
-/// The range that a call which sets rights names.
+/// The range of a call that sets rights.
 enum class rights_range {
   mapping,      ///< the mapping that gets other rights
   reservation,  ///< all that is mapped in its reservation
@@ -41,29 +41,29 @@ enum class rights_range {
 };
 
 /// The ranges for which HIP takes rights.
-// ROCm 7.0 to 7.2 sort the mappings of a reservation by heap addresses, and take a range only if
-// its length is the sum of the sizes of the first n of them, for some n (ROCm/rocm-systems#2516,
-// #6977; ggml-org/llama.cpp#23900). Two ranges always have such a length: all mappings of a
-// reservation, and any one mapping if all have one size. A call names one mapping if it can,
-// because n calls that each name all would take n * n / 2 grants. It names all only if all get the
-// same rights. On devices that pass the probe tail_access it names all only after HIP has refused
-// the one mapping, as HIP does now and then. This work-around may go when no supported release
-// fails that probe.
+// ROCm 7.0 to 7.2 sort the mappings of a reservation by heap addresses. They take a range only if
+// its length is the sum of the first n sizes in that order, for some n (ROCm/rocm-systems#2516,
+// #6977; ggml-org/llama.cpp#23900). Two ranges always have such a length: one mapping if all have
+// one size, and all mappings of a reservation. A call names one mapping if it can, because n calls
+// that each name all cost n * n / 2 grants. It names all only if all get the same rights. Devices
+// that pass the probe tail_access refuse one mapping now and then; then the call names all. This
+// work-around may go when no supported release fails that probe.
 struct rights_setting {
-  bool takes_any_mapping;  ///< else only one of a reservation with mappings of one size
-  bool takes_runs;         ///< takes neighbours by one call: the probe began at the first mapping
+  bool takes_any_mapping;  ///< otherwise one mapping only if all have one size
+  bool takes_runs;         ///< takes neighbours by one call (the probe base_access)
   device_ref refusing;     ///< the first device that refuses some mappings, else the first
   const std::string* why;  ///< the failure that was seen
 
-  /// Whether the first call names the mapping alone. `had_one_size`: all mappings that were ever in
-  /// the range had the same size.
+  /// Whether the first call is for the mapping alone. `had_one_size`: all mappings that were ever
+  /// in the range had the same size.
   [[nodiscard]] bool begins_with_mapping(bool had_one_size) const noexcept {
     return takes_any_mapping || had_one_size;
   }
-  /// The range of the next call, for `bytes` bytes; `there` has all mappings, these included.
+  /// The range of the next call. `bytes`: of the mapping, or of neighbours; `there`: all mappings
+  /// of the reservation, these included.
   /// - `has_same_rights`: all of them get the same rights.
-  /// - `was_refused`: HIP has refused a call for the mapping alone. `was_released`: since before
-  ///   that call retired memory was released.
+  /// - `was_refused`: HIP has refused the mapping alone. `was_released`: retired memory was
+  ///   released since.
   [[nodiscard]] static rights_range next(const mapped_sizes& there, std::size_t bytes,
                                          bool has_same_rights, bool was_refused,
                                          bool was_released) noexcept {

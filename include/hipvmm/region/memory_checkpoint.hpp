@@ -17,40 +17,37 @@ namespace hipvmm {
 
 /// Memory of another process, at the addresses that it had there.
 struct memory_checkpoint {
-  /// For each object that carried the tag, in the order in which they were made: its addresses, and
-  /// the chunks that held contents.
+  /// One for each object of the tag, in the order of construction, with all chunks with contents.
   std::vector<region> regions;
-  /// Of the program, such as names, types and addresses of arrays.
-  std::string notes;
+  std::string notes;  ///< from save_checkpoint()
 };
 
-/// Writes all memory that carries the tag, and `notes`, into the file `path`. Returns the bytes of
-/// contents. Waits for all work of every device with access, or for `stream` alone, in which all
-/// work that uses the memory is ordered before the call.
-/// - The tag stays awake. As suspend() does, the call releases idle memory of pools and arenas, and
-///   requests to them throw std::logic_error meanwhile.
-/// - The file is for this user alone. It replaces any file or symbolic link of that name when it is
-///   complete and on the disk; until then it is path.XXXXXX, which a killed process leaves. It has
-///   no handles (docs/reference/sleep.md). Contents go through 64 MiB of pinned memory.
-/// Pre: no other thread uses the memory that carries the tag, nor its regions, during the call.
-/// Throws (nothing has changed, except if the flush of the folder, the last step, fails: then the
-/// file is there): std::logic_error while the tag sleeps; std::invalid_argument while `stream` is
-/// captured, if a chunk that moved has two addresses, or if a chunk's device may not read it;
-/// unsupported if several slots share memory, or the tag has memory of several devices;
-/// std::system_error (a full disk, and a limit on the length of the process's files (ulimit -f),
-/// are found before anything is copied); out_of_memory; hip_error.
+/// Writes all memory of the tag, and `notes`, to the file `path`. Returns the bytes of contents.
+/// Waits for all work of every device with access, or only for `stream`, which then must order all
+/// work on the memory before this call.
+/// - The tag stays awake. Idle memory of pools and arenas is released, and requests to them throw
+///   std::logic_error during the call.
+/// - Only this user may read the file. Once it is on the disk it replaces any file or symbolic link
+///   named `path`. Before that it is path.XXXXXX, which a killed process leaves. Contents go
+///   through 64 MiB of pinned memory.
+/// Pre: no other thread uses memory or regions of the tag during the call.
+/// Throws: std::logic_error while the tag sleeps; std::invalid_argument while `stream` is captured,
+/// if a chunk that moved has two addresses, or if a chunk's device may not read it; unsupported if
+/// several slots share memory, or the tag has memory of several devices; std::system_error, for a
+/// full disk or a limit on file sizes (ulimit -f) before anything is copied; out_of_memory;
+/// hip_error. Then nothing has changed; the file is there if only the flush of its folder failed.
 std::size_t save_checkpoint(const memory_tag& tag, const std::string& path,
                             std::string_view notes = {}, std::optional<stream_ref> stream = {});
 
 /// Backs the addresses of a checkpoint by new memory of `device`, with the rights, placement and
-/// tag of `options`, and fills it. Returns when all is there. Load first, because other code of the
-/// process takes some of the addresses sooner or later, and start the process again if they are
-/// taken. Some releases of HIP ignore the address that hipMemAddressReserve is asked for.
+/// tag of `options`, and waits until the contents are there. Load early: other code of the process
+/// may take the addresses, and then only a new process helps. Some releases of HIP ignore the
+/// address that hipMemAddressReserve is asked for.
 /// Throws (nothing stays reserved): std::system_error, also for a symbolic link;
-/// std::invalid_argument if the file is of another user, one that others may write, no checkpoint,
-/// of another version, damaged (it has checksums), too short or too long, or of a device of another
-/// name or granularity, and if `options` give `device` no read_write; out_of_memory, which names
-/// the addresses, with exhausted::addresses if HIP gives others; as region and region::commit().
+/// std::invalid_argument if the file belongs to another user, may be written by others, is no
+/// intact checkpoint of this version, or is of a device with another name or granularity, and if
+/// `options` give `device` no read_write; out_of_memory, with exhausted::addresses if HIP gives
+/// other addresses; as region and region::commit().
 [[nodiscard]] memory_checkpoint load_checkpoint(const std::string& path, device_ref device,
                                                 const region_options& options = {});
 

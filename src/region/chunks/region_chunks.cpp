@@ -72,8 +72,8 @@ void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref
   replaced.reserve(offsets.size());
   for (const std::size_t offset : offsets) replaced.push_back(chunk_at(self, offset));
   std::ranges::sort(replaced, [](const auto& a, const auto& b) { return a->first < b->first; });
-  // Before anything is submitted, because HIP may refuse the wait, as during captures.
   {
+    // Now, because HIP may refuse the wait, as during captures: nothing is submitted yet.
     const relaxed_captures others;
     stream.synchronize();
   }

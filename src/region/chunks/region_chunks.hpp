@@ -14,16 +14,14 @@
 #include "vmm/address_range.hpp"
 #include "vmm/idle/idle_memory.hpp"
 
-// Calls by which vectors, pools, arenas and importers use the chunks of a region.
 namespace hipvmm::detail {
 
-/// A chunk, or a mapping that a moved chunk left behind, taken out of its region and still mapped.
-/// To the region its addresses are free; they must not be backed before release().
+/// A chunk, or the old mapping of a moved chunk, taken out of its region and still mapped. The
+/// region counts its addresses as free, but must not back them before release().
 class detached_chunk {
  public:
   detached_chunk(std::shared_ptr<address_range> addresses, backing what)
       : addresses_{std::move(addresses)}, what_{std::move(what)} {}
-  /// The range keeps a mapping that HIP refuses to unmap.
   ~detached_chunk() {
     if (addresses_) what_.unmap_in(*addresses_);
   }
@@ -31,12 +29,12 @@ class detached_chunk {
   detached_chunk& operator=(detached_chunk&&) = delete;
 
   [[nodiscard]] mapping& map() noexcept { return what_.map; }
-  /// Pre: release() has not succeeded.
+  /// Pre: not released.
   [[nodiscard]] const address_range& addresses() const noexcept { return *addresses_; }
 
-  /// Unmaps it, if unmap_runs() has not, and gives the chunk to the taker of `asked`, or releases
-  /// it. Returns the bytes that the taker got. Thread-safe with all use of the region. Throws:
-  /// hip_error, then it is still mapped.
+  /// Unmaps it, and gives the chunk to the taker of `asked` or releases it. Returns the bytes that
+  /// the taker got. Other threads may use the region meanwhile. Throws: hip_error, then it is still
+  /// mapped.
   std::size_t release(const idle_request* asked = nullptr) {
     what_.map.deregister();
     what_.map.unmap();
@@ -54,8 +52,7 @@ class detached_chunk {
   backing what_;
 };
 
-/// Mappings that HIP refused to unmap when an operation of a region failed, taken out of it as a
-/// detached_chunk is.
+/// Mappings that HIP refused to unmap, taken out of their region. The destructor puts them back.
 class refused_mappings {
  public:
   refused_mappings() = default;
@@ -95,43 +92,41 @@ class refused_mappings {
 /// Takes out the chunk that begins at `offset`, and releases a prepared one. Pre: nothing in flight
 /// uses it. Throws: std::invalid_argument unless a chunk begins there; hip_error; std::bad_alloc.
 [[nodiscard]] detached_chunk detach_chunk(region& from, std::size_t offset);
-/// The same for the mapping that region::move_chunk() left at `offset`, instead of end_move().
+/// As end_move(), but leaves the unmap to the result.
 [[nodiscard]] detached_chunk detach_old_mapping(region& from, std::size_t offset);
 
-/// As region::move_chunk() for the chunks that begin at `from`, to neighbouring addresses from `to`
-/// on, all or none. Neighbours get their rights by one call.
+/// As region::move_chunk() for several chunks, one behind the other from `to` on, all or none.
 void move_chunks(region& in, const std::vector<std::size_t>& from, std::size_t to);
 
-/// As region::adopt(), by offset, all or none. Neighbours get their rights by one call.
+/// As region::adopt(), by offset, all or none.
 void adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chunks);
 
-/// Another owner of the chunk that begins at `offset`, to be adopted at a second offset: see
-/// reference_to(). Throws: std::invalid_argument unless a chunk begins there; std::bad_alloc.
+/// reference_to() the chunk that begins at `offset`, for a second offset. Throws:
+/// std::invalid_argument unless a chunk begins there; std::bad_alloc.
 [[nodiscard]] physical_chunk reference_chunk(region& of, std::size_t offset);
 
-/// Replaces the chunks that begin at `offsets` by copies, with the same rights, all or none. Copies
-/// in `stream`, and waits for it. Pre: all work that uses these addresses is ordered before this
-/// call in `stream`, of a device with access, and none is submitted before it returns. Throws:
-/// std::invalid_argument unless chunks begin there; out_of_memory; hip_error.
+/// Replaces the chunks that begin at `offsets` by copies with the same rights, all or none. Waits
+/// for `stream`. Pre: `stream`, of a device with access, orders all work on these addresses before
+/// this call; none is submitted before it returns. Throws: std::invalid_argument unless chunks
+/// begin there; out_of_memory; hip_error.
 void copy_chunks(region& in, const std::vector<std::size_t>& offsets, stream_ref stream);
 
-/// Lets commit() back a gap with pinned chunks of the cache (is_pinned()) before it creates one:
-/// several smaller ones, or one up to an eighth larger; if the device is full, one still larger.
-/// For a region that is backed from one offset on without holes.
+/// Lets commit() use pinned chunks of the cache (is_pinned()) before it creates one: several
+/// smaller ones, or one up to an eighth larger; if the device is full, one still larger. Pre: the
+/// region is backed without holes.
 void use_pinned_chunks(region& of);
 
-/// If nothing is backed: frees the addresses and reserves the same again, because only that returns
-/// memory that they pinned. Waits for memory that was retired from them, and on ROCm 6 for the
-/// devices with access. A failure is reported. If others took the addresses in between, the next
-/// commit() reserves them, or throws out_of_memory with exhausted::addresses.
+/// If nothing is backed, frees the addresses and reserves them again, which returns the memory that
+/// they pin. Waits for memory that was retired from them, and on ROCm 6 for the devices with
+/// access. Reports failures. If others took the addresses, the next commit() reserves them, or
+/// throws out_of_memory with exhausted::addresses.
 void return_pinned_memory(region& of) noexcept;
 
-/// A region without a tag, for an object that carries one, at addresses that nobody else gets by
-/// chance (reserve_private_range()), if there are any.
+/// A region without a tag, for an object that carries one: at private addresses
+/// (reserve_private_range()) if there are any.
 [[nodiscard]] region region_aside(device_ref device, std::size_t max_bytes,
                                   const region_options& options);
-/// A region that begins at `address`, with all of `max_bytes`. Throws: as the constructor of
-/// region_state.
+/// Throws: as the constructor of region_state.
 [[nodiscard]] region region_at(void* address, device_ref device, std::size_t max_bytes,
                                const region_options& options);
 

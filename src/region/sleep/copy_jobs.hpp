@@ -13,27 +13,26 @@
 
 namespace hipvmm::detail {
 
-/// Copies that block their caller, as those of pageable memory and of files do. A thread makes
-/// them, in order, while the owner maps and unmaps chunks. One thread at a time owns it.
+/// Runs copies that block, as those of pageable memory and files do, in order in a thread.
 class copy_jobs {
  public:
   ~copy_jobs() { cancel(); }
   copy_jobs& operator=(copy_jobs&&) = delete;
 
-  /// If the system refuses a thread the job runs in the call; behind a job that failed none runs.
-  /// Throws: std::bad_alloc, and as the job in the call.
+  /// Runs the job in this call if the system refuses a thread. No job runs after one that failed.
+  /// Throws: std::bad_alloc; as the job, if it runs in this call.
   void add(std::function<void()> job);
   [[nodiscard]] std::size_t added() const noexcept { return added_; }
-  /// Waits for the first `count` jobs. Throws: as one of them.
+  /// Waits for the first `count` jobs. Throws: as the first that failed.
   void wait_for(std::size_t count);
-  /// Waits for the one that runs. No other begins.
+  /// Waits for the job that runs, and drops the rest.
   void cancel() noexcept;
 
  private:
   void run(const std::stop_token& stop) noexcept;
 
-  std::size_t added_ = 0;  // the owner's; the rest is under the mutex
-  std::mutex mutex_;
+  std::size_t added_ = 0;
+  std::mutex mutex_;  // of the members below
   std::condition_variable_any changed_;
   std::deque<std::function<void()>> waiting_;
   std::size_t ended_ = 0;

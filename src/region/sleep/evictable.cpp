@@ -23,10 +23,9 @@
 namespace hipvmm {
 namespace {
 
-/// A use lets requests that wait for the memory go first, for this time at most.
+/// The time for which a use lets waiting requests take the memory first.
 constexpr std::chrono::milliseconds use_patience{1000};
 
-/// The right of one evictable to evict the memory of a tag.
 struct tag_claim {
   explicit tag_claim(const memory_tag& of) : tag{of} {
     if (!tag.state()->begin_evictions())
@@ -58,7 +57,7 @@ struct evictable::state final : detail::idle_holder {
     return open == 0 && idle.is_awaited() && !claimed.tag.is_asleep();
   }
 
-  /// Makes an event for the end of one more use, and room for it in `ends`, unless they are there.
+  /// Makes an event, and room in `ends`, for one more use, so that done() allocates nothing.
   void prepare_end() {
     const detail::relaxed_captures others;
     ends.reserve(ends.size() + open + 1);
@@ -78,7 +77,7 @@ struct evictable::state final : detail::idle_holder {
   /// Throws: as options.fill; hip_error.
   void fill(stream_ref stream) {
     if (!filled) filled.emplace(device);
-    stream.wait(*filled);  // the work of a fill that failed
+    stream.wait(*filled);  // for the work of an earlier fill, which may have failed
     const auto note_work = [&] {
       claimed.tag.state()->let_evict(open == 0);
       try {
@@ -88,7 +87,7 @@ struct evictable::state final : detail::idle_holder {
           filled->record(stream);
       } catch (...) {
         const detail::relaxed_captures others;
-        ++open;  // stays if the wait below throws: then the memory is never evicted
+        ++open;  // if the wait below throws this stays, and the memory is never evicted
         claimed.tag.state()->let_evict(false);
         stream.synchronize();
         --open;
@@ -96,7 +95,7 @@ struct evictable::state final : detail::idle_holder {
         throw;
       }
     };
-    claimed.tag.state()->let_evict(false);  // `fill` may make calls that need the memory
+    claimed.tag.state()->let_evict(false);  // for calls in `fill` that need the memory
     try {
       options.fill(stream);
     } catch (...) {
@@ -107,16 +106,16 @@ struct evictable::state final : detail::idle_holder {
     lacks_contents = false;
   }
 
-  /// Work in `stream` may use the memory from now on. Throws: as use().
+  /// Throws: as use().
   void bring_back(stream_ref stream, bool may_wait) {
     std::size_t bytes = 0;
     const bool restores_nothing = claimed.tag.state()->restores_nothing();
     const auto refused = detail::refusal_of([&] { bytes = resume(claimed.tag); });
     if (refused && !may_wait) throw out_of_memory{*refused};
-    // Waits as long as the work takes, because this thread has no lock but this evictable's.
+    // May wait without limit, because this thread has no lock but this evictable's.
     if (refused) bytes = claimed.tag.state()->resume(std::chrono::steady_clock::time_point::max());
     if (bytes != 0) {
-      // The program may have suspended the tag itself.
+      // A suspend() of the program may have dropped the contents.
       lacks_contents = lacks_contents || (options.fill && restores_nothing);
       is_written = open != 0;
       const std::lock_guard lock{counts_mutex};
@@ -165,17 +164,17 @@ struct evictable::state final : detail::idle_holder {
   const evictable_options options;
   mutable std::mutex counts_mutex;
   evictable_statistics counts{};
-  // Guarded by the lock of `idle`.
+  // Under the lock of `idle`.
   std::size_t open = 0;         // uses
-  std::vector<event> spare;     // one for each open use at least, to be recorded at its end
-  std::vector<event> ends;      // behind the work of uses that have ended
+  std::vector<event> spare;     // at least one for each open use
+  std::vector<event> ends;      // behind the work of ended uses
   std::optional<event> filled;  // behind the last fill
   bool is_written = true;       // since the last return
-  bool lacks_contents = false;  // `fill` is to write them
+  bool lacks_contents = false;
   detail::idle_membership idle;
 };
 
-/// A call in a stream, beside which no other call and no eviction runs.
+/// Excludes other calls and evictions.
 struct evictable::state::call {
   call(state& of, const char* function, stream_ref stream)
       : alone{require(of, std::string{"evictable::"} + function, stream)} {}
@@ -204,7 +203,7 @@ evictable::evictable(const memory_tag& tag, device_ref device, evictable_options
         "evictable: storage.stream is set, and no eviction waits for one: "
         "leave it empty"};
   require_device(device);
-  tag.state()->wait_for_work();  // from here on only uses have work
+  tag.state()->wait_for_work();
   state_ = std::make_unique<state>(tag, device, std::move(options));
 }
 

@@ -27,10 +27,9 @@ constexpr std::size_t piece_of_file = 32 * MiB;
   throw std::system_error{error, std::generic_category(), what};
 }
 
-/// Opens a file that has no name, or loses it at once.
 int open_unnamed(const std::string& folder) {
   const int made = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  // Not every file system has such files.
+  // Some file systems lack O_TMPFILE.
   if (made >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return made;
   std::string name = folder + "/hipvmm-sleep-XXXXXX";
   const int named = ::mkostemp(name.data(), O_CLOEXEC);
@@ -43,8 +42,8 @@ std::string folder_of(const std::string& path) {
   return name == 0 ? "." : path.substr(0, name);
 }
 
-/// posix_fallocate() for all bytes of the file, in parts: a signal ends a call, and Linux before 6
-/// then takes back the room that the call made in a file in memory.
+/// posix_fallocate() in parts: a signal ends a call, and Linux before 6 then takes back the room
+/// that this call made in a file in memory.
 int take_room(int file, std::size_t bytes) {
   constexpr std::size_t least = 64 * KiB;
   std::size_t part = piece_of_file;
@@ -60,15 +59,14 @@ int take_room(int file, std::size_t bytes) {
 
 }  // namespace
 
-// No library: zlib's crc32 is slower than a disk, and another one would be one more package to
-// install. Each step maps the sums one to one, so that each changed word shows.
+// zlib's crc32 is slower than a disk. Each step is a bijection, so that one changed word shows.
 std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t before) noexcept {
   std::uint64_t sum = before ^ count;
   const auto add = [&sum](const void* from, std::size_t part) {
     std::uint64_t word = 0;
     std::memcpy(&word, from, part);
     sum = (sum ^ word) * 0x100000001B3;  // FNV's prime
-    sum ^= sum >> 32;                    // otherwise two changes of highest bits would cancel out
+    sum ^= sum >> 32;                    // else two changed highest bits would cancel out
   };
   const auto* const first = static_cast<const std::byte*>(bytes);
   std::size_t done = 0;
@@ -80,7 +78,7 @@ std::uint64_t checksum(const void* bytes, std::size_t count, std::uint64_t befor
 template <class Make>
 void backup_file::take(const std::string& folder, std::size_t bytes, Make make) {
   const std::string what = format_bytes(bytes) + " of contents; all of the tag stays awake";
-  // A write beyond this limit gets SIGXFSZ, which ends the process.
+  // A write beyond this limit would end the process by SIGXFSZ.
   struct rlimit most {};
   if (::getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < bytes)
     fail(EFBIG, "the process may write files of at most " + format_limit(most.rlim_cur) +
@@ -138,7 +136,7 @@ backup_file::~backup_file() {
 }
 
 void backup_file::take_name(const std::string& path) {
-  // Some file systems have nothing to flush.
+  // EINVAL: the file system has nothing to flush.
   const auto is_on_disk = [](int file) { return ::fsync(file) == 0 || errno == EINVAL; };
   backup_file folder;
   folder.descriptor_ = ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -147,7 +145,6 @@ void backup_file::take_name(const std::string& path) {
       ::rename(name_.c_str(), path.c_str()) != 0)
     fail(errno, "the file cannot get the name " + path);
   name_.clear();
-  // No one may flush a folder that is not readable.
   if (is_readable && !is_on_disk(folder.descriptor_))
     fail(errno, "a crash may lose the name of " + path);
 }
@@ -203,7 +200,7 @@ file_copies::buffer& file_copies::next_buffer(device_ref device, std::size_t byt
   std::optional<buffer>& next = buffers_[next_++ % 2];
   if (next) finish(*next);
   if (!next || next->owner != device || next->size < bytes) {
-    // In a thread that has used no device, device 0 is current: CUDA would make a context there.
+    // In a new thread device 0 is current, and CUDA would make a context there.
     const scoped_device scope{device};
     next.reset();
     next.emplace(device, bytes);
@@ -237,8 +234,7 @@ void file_copies::load(device_ref device, void* to, std::size_t bytes, const bac
 }
 
 void file_copies::finish() {
-  // The older one first.
-  for (std::size_t i = 0; i < 2; ++i)
+  for (std::size_t i = 0; i < 2; ++i)  // the older first
     if (std::optional<buffer>& each = buffers_[(next_ + i) % 2]) finish(*each);
 }
 

@@ -13,8 +13,7 @@
 
 namespace hipvmm::detail {
 
-/// A checksum like FNV-1a, by words of 64 bits, of `count` bytes that follow bytes with the sum
-/// `before`. Not cryptographic.
+/// Like FNV-1a, by words of 64 bits. `before` is the sum of the bytes in front. Not cryptographic.
 [[nodiscard]] std::uint64_t checksum(const void* bytes, std::size_t count,
                                      std::uint64_t before = 0) noexcept;
 
@@ -22,13 +21,13 @@ namespace hipvmm::detail {
 class backup_file {
  public:
   backup_file() noexcept = default;
-  /// A file without a name. Throws: std::invalid_argument if no folder is named; std::system_error.
-  backup_file(const std::string& folder, std::size_t bytes);
-  /// A file beside `path`, which ends with the object unless take_name() is called. Throws:
+  /// A file without a name; none for 0 bytes. Throws: std::invalid_argument if no folder is named;
   /// std::system_error.
+  backup_file(const std::string& folder, std::size_t bytes);
+  /// A temporary file beside `path`, until take_name(). Throws: std::system_error.
   [[nodiscard]] static backup_file beside(const std::string& path, std::size_t bytes);
-  /// To be read. Throws: std::system_error; std::invalid_argument if others than this user may have
-  /// written it.
+  /// To be read. Throws: std::system_error; std::invalid_argument if it is no regular file, or if
+  /// others than this user may have written it.
   [[nodiscard]] static backup_file open(const std::string& path);
   backup_file(backup_file&& other) noexcept { swap(other); }
   backup_file& operator=(backup_file&& other) noexcept {
@@ -43,9 +42,8 @@ class backup_file {
   /// Throws: std::system_error.
   void write(const void* from, std::size_t bytes, std::size_t offset) const;
   void read(void* to, std::size_t bytes, std::size_t offset) const;
-  /// Flushes the file of beside() to the disk, names it `path`, in place of any other, and flushes
-  /// the name if the folder may be read. Throws: std::system_error; if that last flush fails, the
-  /// file has the name.
+  /// Flushes the file of beside() to the disk, renames it to `path`, and flushes the folder if it
+  /// may be read. Throws: std::system_error; if only the last flush failed, the file has the name.
   void take_name(const std::string& path);
 
  private:
@@ -62,12 +60,12 @@ class backup_file {
   std::string name_;  // to be removed
 };
 
-/// Copies between devices and files, in pieces by way of two pinned buffers: the device copies one
-/// while the other is written or read.
+/// Copies between devices and files through two pinned buffers: a device copies one while the other
+/// is written or read.
 class file_copies {
  public:
   file_copies() = default;
-  /// Adds all bytes to this checksum, in the order of the calls and in pieces of 32 MiB.
+  /// Adds all bytes to this checksum(), in the order of the calls, each call in pieces of 32 MiB.
   explicit file_copies(std::uint64_t& sum) noexcept : sum_{&sum} {}
   ~file_copies();
   file_copies& operator=(file_copies&&) = delete;
@@ -90,8 +88,7 @@ class file_copies {
     pinned_memory memory;
     hipvmm::stream stream;
     bool is_busy = false;
-    // To be written once the copy has ended.
-    const backup_file* file = nullptr;
+    const backup_file* file = nullptr;  // of save(): to be written after the copy
     std::size_t offset = 0;
     std::size_t bytes = 0;
   };

@@ -9,7 +9,6 @@
 namespace hipvmm::detail {
 
 void host_bytes::grow(std::size_t bytes, std::optional<device_ref> user) {
-  // The size of the blocks that a call adds, but for the last.
   constexpr std::size_t block_bytes = 64 * MiB;
   const std::size_t before = end();
   try {

@@ -16,9 +16,10 @@ namespace hipvmm::detail {
 /// Memory of the host for contents, in blocks that are freed one by one, from the first on.
 class host_bytes {
  public:
-  /// Adds blocks until there are so many bytes: pinned for copies of `user`, or of operator new.
-  /// Throws: out_of_memory, hip_error; then none is added.
+  /// Adds blocks up to `bytes` bytes: pinned for copies of `user`, or pageable without one. Throws:
+  /// out_of_memory, hip_error; then none is added.
   void grow(std::size_t bytes, std::optional<device_ref> user);
+  /// Drops the blocks from `bytes` on; one that begins before it stays whole.
   void shrink(std::size_t bytes) noexcept;
   /// Pre: its block was not freed.
   [[nodiscard]] std::byte* at(std::size_t offset) const noexcept {
@@ -26,12 +27,11 @@ class host_bytes {
     return (one.pageable ? one.pageable.get() : static_cast<std::byte*>(one.pinned.get())) +
            (offset - one.start);
   }
-  /// Bytes from `offset` to the end of its block; if no block is there, the greatest number.
+  /// Bytes from `offset` to the end of its block; without a block, no_bound.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     return offset < end() ? block_of(offset)->end - offset : no_bound;
   }
-  /// Bytes from the start of the block with byte `end` - 1 to `end`; without such a block, the
-  /// greatest number.
+  /// Bytes in front of `end` in one block; without a block, no_bound.
   [[nodiscard]] std::size_t longest_before(std::size_t end) const noexcept {
     return end <= this->end() ? end - block_of(end - 1)->start : no_bound;
   }
@@ -48,7 +48,7 @@ class host_bytes {
   }
   /// Frees the blocks that begin before `offset`.
   void free_until(std::size_t offset) noexcept;
-  /// Never frees it, because a copy may be under way.
+  /// Leaks all of it, because copies may be under way.
   void abandon() noexcept;
 
  private:

@@ -13,7 +13,7 @@ namespace hipvmm {
 namespace detail {
 namespace {
 
-/// The tags that sleep, for calls that get an address alone and must refuse memory that sleeps.
+/// For require_awake_at().
 struct sleeping_tags {
   std::mutex mutex;
   std::vector<tag_state*> all;
@@ -80,7 +80,7 @@ class tag_state::turn {
     of_.is_turn_ = true;
   }
   ~turn() {
-    // Without host memory for the list, calls that get only an address do not refuse the memory.
+    // Without host memory for this, require_awake_at() does not refuse the memory.
     report_exceptions([this] { only<sleeping_tags>().note(of_, of_.is_asleep()); });
     {
       const std::lock_guard lock{of_.mutex_};
@@ -160,7 +160,6 @@ void tag_state::map_all_again(turn& mine, const std::exception_ptr& cause) {
   } catch (...) {
     is_torn_ = true;
     mine.enter(tag_phase::asleep);
-    // The handler gets the failure of the suspend, once; the exception has that of the undo.
     if (cause) report_exceptions([&] { std::rethrow_exception(cause); });
     throw_with_context("the tag" + (name_.empty() ? "" : " \"" + name_ + "\"") +
                        " sleeps and holds all of its memory: resume() maps the rest");
@@ -235,7 +234,6 @@ void tag_state::wait_for_work() {
 std::size_t tag_state::bytes_to_evict(const suspend_options& options) {
   const sleep_plan plan{keep::contents, options.ranges, false};
   std::unique_lock lock{mutex_};
-  // Memory that a failed suspend() or resume() left can be released too.
   const bool is_there = !is_asleep() || is_torn_ || is_half_resumed_;
   if (is_turn_ || !is_there) return 0;
   const turn mine{*this, lock};
@@ -306,15 +304,13 @@ std::size_t tag_state::finish_suspend(turn& mine, const sleep_plan& plan,
 }
 
 void tag_state::wake(member& one, slow_copies& slow, memory_to_make& left) {
-  // `contents`, and the parts that map_for_resume() reports, are both in the order of addresses.
-  auto next = one.contents.begin();
-  std::size_t from = 0;  // in the saved bytes
-  std::size_t done = 0;  // of *next
+  auto next = one.contents.begin();  // by address, as the calls of `fill`
+  std::size_t from = 0;              // in the saved bytes
+  std::size_t done = 0;              // of *next
   const std::size_t all = bytes_of(one.contents);
-  // The thread of slow.jobs makes copies that block. If all go to one device from pinned memory
-  // that is freed block by block, it makes these too, few at a time, because a driver that frees
-  // pinned memory waits for the copies under way. All others are submitted at once, because kept
-  // memory is not freed, and each of several devices has its link.
+  // In the thread of slow.jobs: copies that block, and copies from pinned memory that free_copied()
+  // frees, because a driver waits at each free for all submitted copies. The copies to several
+  // devices are submitted at once instead, to use all of their links.
   const bool in_thread = !one.saved.is_pinned() || (slow.is_one_device && one.bytes_kept == 0);
   one.marks.clear();
   auto zeros = one.zeros.begin();
@@ -394,7 +390,7 @@ std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_poin
     }
   auto at = members_.begin();
   try {
-    // First, because memory that is made might get these addresses.
+    // First, because new memory might get these addresses.
     if (!is_half_resumed_)
       for (member& each : members_) each.who->reacquire_addresses();
     memory_to_make left{.evicts_until = evicts_until};
@@ -407,7 +403,7 @@ std::size_t tag_state::wake_all(turn& mine, std::chrono::steady_clock::time_poin
       member& one = *at++;
       wake(one, slow, left);
     }
-    // Not before all is made: a failure until then leaves nothing on the device.
+    // After all memory is made: until here a failure leaves all contents on the host.
     for (member& each : members_) free_copied(each, slow);
     slow.jobs.wait_for(slow.jobs.added());
     slow.files.finish();

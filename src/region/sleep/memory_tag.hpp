@@ -58,20 +58,20 @@ using mapped_again = std::function<void(void* address, std::size_t bytes)>;
 
 /// Memory that resume() has not made yet.
 struct memory_to_make {
-  std::map<std::optional<device_ref>, std::size_t> bytes = {};  ///< by device
+  std::map<std::optional<device_ref>, std::size_t> bytes = {};  ///< nullopt: the host's
   std::chrono::steady_clock::time_point evicts_until = {};      ///< as idle_request
 };
 
-/// Returns when the contents from that address on are saved.
+/// Waits until the contents from that address on are saved.
 using wait_until_saved = std::function<void(void* address)>;
 
 struct chunks_that_stay_mapped {
-  std::vector<suspend_range> ranges = {};  ///< by address; nothing of them is copied
-  std::size_t bytes = 0;                   ///< of memory, which several ranges may show
+  std::vector<suspend_range> ranges = {};  ///< by address; `what` is keep::nothing
+  std::size_t bytes = 0;                   ///< counts memory once that several ranges show
 };
 
-/// A carrier of a tag. The tag calls a step of all carriers before the next step of any, but two
-/// pairs of steps carrier by carrier: `staying` with `contents` or `held_bytes`, and
+/// An object that carries a tag. The tag calls each step for all carriers before the next step. Two
+/// pairs of steps come carrier by carrier: `staying` with `contents` or `held_bytes`, and
 /// `finish_waking` with `be_awake`.
 ///
 ///   call                 steps in their order                      after a failure
@@ -90,28 +90,26 @@ struct chunks_that_stay_mapped {
 ///   bytes_to_evict()     held_bytes, staying                       nothing
 ///   a carrier is made    begin_asleep, if the tag sleeps
 ///
-/// After a failure `be_awake` and `stay_asleep` are called for every carrier of which
-/// prepare_to_sleep, or map_for_resume, was called.
-/// (*) Not in evict(), nor if a stream is given: the tag waits for that instead.
-/// (+) Not if some contents are on the device alone: all stays mapped, and a later resume() goes on
-/// behind map_for_resume().
+/// After a failure, be_awake is called for each carrier that had prepare_to_sleep called, and
+/// stay_asleep for each that had map_for_resume called.
+/// (*) Not in evict(). If a stream is given, the tag waits for it instead.
+/// (+) Not if the host has freed contents: all stays mapped, and the next resume() goes on after
+/// map_for_resume().
 class sleep_participant {
  public:
   virtual ~sleep_participant() = default;
   sleep_participant& operator=(sleep_participant&&) = delete;
 
-  /// All that it may back.
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
   virtual void begin_asleep() noexcept {}
-  /// The most bytes that it could release. Throws: std::bad_alloc.
+  /// The most bytes that it could release.
   [[nodiscard]] virtual std::size_t held_bytes() = 0;
-  /// Checks that all of it can sleep, and refuses requests from then on. Throws: as suspend().
+  /// Checks that it can sleep, and refuses requests until be_awake(). Throws: as suspend().
   virtual void prepare_to_sleep(const sleep_plan& plan) = 0;
-  /// Serves requests again.
   virtual void be_awake() noexcept {}
   virtual void wait_for_work() = 0;
-  /// Calls `found` for each chunk that sleeps. Known from prepare_to_sleep() on.
+  /// Calls `found` for each chunk that prepare_to_sleep() chose.
   virtual void each_asleep(
       const std::function<void(memory_location, std::size_t)>& found) const = 0;
   [[nodiscard]] std::size_t sleeping_bytes() const {
@@ -119,71 +117,65 @@ class sleep_participant {
     each_asleep([&sum](memory_location, std::size_t bytes) { sum += bytes; });
     return sum;
   }
-  /// All contents by address, also of parts that stay mapped. May be more before
-  /// prepare_to_sleep(), which may release some. Throws: std::bad_alloc.
+  /// By address, also of parts that stay mapped; with idle blocks before prepare_to_sleep().
   [[nodiscard]] virtual std::vector<sleeping_range> contents() = 0;
-  /// Throws: std::bad_alloc.
   [[nodiscard]] virtual chunks_that_stay_mapped staying(const sleep_plan& plan) = 0;
-  /// Unmaps all that sleeps, from the highest address to the lowest, each part when `saved` has
-  /// returned for it, and keeps the chunks. Throws: hip_error, and as `saved`.
+  /// Unmaps from the highest address to the lowest, each part after `saved` has returned for it.
+  /// Keeps the chunks. Throws: hip_error; as `saved`.
   virtual void unmap_to_sleep(const wait_until_saved& saved) = 0;
-  /// Throws: out_of_memory, hip_error, which name what is not mapped; a later call goes on.
+  /// Throws: out_of_memory, hip_error, which name the bytes without a mapping. May be called again.
   virtual void map_again() = 0;
-  /// Releases the unmapped memory.
+  /// Releases the unmapped chunks.
   virtual void finish_suspend() noexcept = 0;
 
-  /// Reserves the addresses that finish_suspend() lost. Throws: out_of_memory, which names them;
-  /// hip_error if HIP has forgotten them.
+  /// Throws: out_of_memory, which names the addresses; hip_error if HIP has forgotten them.
   virtual void reacquire_addresses() = 0;
-  /// Makes the memory again and maps it, and calls `each` for each part. Subtracts its bytes from
-  /// `left`; a request that lacks memory asks others for all that is left. Throws: as resume(), and
-  /// as `each`.
+  /// Makes and maps new memory, and calls `each` for each part. A request that lacks memory asks
+  /// others for all of `left`, which shrinks with each chunk. Throws: as resume(); as `each`.
   virtual void map_for_resume(const mapped_again& each, memory_to_make& left) = 0;
-  /// `may_be_in_use`: copies to the memory may be running, because HIP refused to wait for them.
+  /// Undoes map_for_resume(). `may_be_in_use`: HIP refused to wait for copies to the memory.
   virtual void stay_asleep(bool may_be_in_use) noexcept = 0;
-  /// Sets the rights that had to wait for the contents. Throws: hip_error.
+  /// For rights that come after the contents. Throws: hip_error.
   virtual void apply_rights() {}
   virtual void finish_waking() noexcept = 0;
 };
 
-/// Throws: std::logic_error if memory sleeps at `address`; unsupported in a child of a process that
-/// has such. Costs nothing while none sleeps.
+/// Throws: std::logic_error if memory sleeps at `address`; unsupported in a child of a process in
+/// which memory sleeps. Reads one counter while none sleeps.
 void require_awake_at(const void* address, const char* function);
 
-/// The participant of a region without a tag: the carrier forwards calls to it.
+/// For carriers that hold a region without a tag.
 [[nodiscard]] sleep_participant& sleep_participant_of(region& of);
 
-/// Shared by copies of a memory_tag. Calls that change carriers have the turn, one at a time.
+/// Shared by copies of a memory_tag. Calls that change carriers take turns.
 class tag_state {
  public:
-  /// A point after some copies of one member. In suspend(), which copies downwards, it is after
-  /// those of memory below `end`, down to the next mark's `end`. In resume() it is after those of
-  /// the saved bytes before the offset `until`, and has no `events`.
+  /// To be waited for after some copies of a member.
   struct copies_mark {
-    const std::byte* end;
+    const std::byte* end;  // suspend(): of the copied memory, which begins at the next mark's end
     std::vector<event> events;
-    std::size_t jobs = 0;  // after so many of copy_jobs
-    std::size_t until = 0;
+    std::size_t jobs = 0;   // how many of copy_jobs must have ended
+    std::size_t until = 0;  // resume(): end of the copied bytes, as an offset in `saved`
   };
   struct member {
     sleep_participant* who;
     host_bytes saved = {};
-    std::vector<sleeping_range> contents = {};  // in `saved`, one behind the other
-    std::vector<sleeping_range> copied = {};    // likewise, of the last resume()
-    std::vector<sleeping_range> zeros = {};     // to be filled by resume()
-    std::deque<copies_mark> marks = {};         // of copies under way, in the order of submission
-    std::size_t bytes_kept = 0;                 // bytes of `saved` that forget() leaves
-    backup_file file = {};                      // in place of `saved`
+    std::vector<sleeping_range> contents = {};  // one behind the other in `saved` or `file`
+    std::vector<sleeping_range> copied = {};    // in `saved` since the last resume()
+    std::vector<sleeping_range> zeros = {};
+    std::deque<copies_mark> marks = {};  // of copies under way, in the order of submission
+    std::size_t bytes_kept = 0;          // bytes of `saved` that forget() leaves
+    backup_file file = {};
     std::size_t bytes_on_disk = 0;
 
-    /// Whether `saved` has the contents to save already.
+    /// Whether `saved` has a copy of the contents from the last resume().
     [[nodiscard]] bool has_copy() const noexcept {
       return std::ranges::equal(copied, contents, [](const auto& a, const auto& b) {
         return a.address == b.address && a.bytes == b.bytes;
       });
     }
     /// Calls copy(device, from, bytes, offset) for each piece of the contents, from the end.
-    /// `offset`: in `saved` or in `file`.
+    /// `offset` is that in `saved` or `file`.
     template <class Copy>
     void cut(Copy copy) const;
     void submit(parallel_copies& copies);
@@ -196,7 +188,7 @@ class tag_state {
       file = {};
       saved.shrink(bytes_kept);
     }
-    // For statistics() and has(), which wait for no turn.
+    // For statistics() and has(), under the mutex.
     chunks_that_stay_mapped staying = {};
     std::size_t bytes_asleep = 0;
     std::size_t bytes_on_host = 0;
@@ -214,30 +206,29 @@ class tag_state {
   }
   [[nodiscard]] tag_phase phase() const noexcept { return phase_.load(std::memory_order_acquire); }
   [[nodiscard]] tag_statistics statistics();
-  /// Whether a carrier has `address`, but for chunks that stay mapped.
+  /// Whether a carrier has `address`, and not in a chunk that stays mapped.
   [[nodiscard]] bool has(const void* address);
   [[nodiscard]] std::string refusal(const char* function) const;
-  /// Throws: std::logic_error while it sleeps, and while it may be evicted.
+  /// Throws: std::logic_error while the tag sleeps or may be evicted.
   void require_awake(const char* function) const;
-  /// From now on evict() may be called. Returns false if another caller did this.
+  /// Returns false if the tag has an evictable.
   [[nodiscard]] bool begin_evictions() noexcept {
     eviction expected = eviction::never;
     return eviction_.compare_exchange_strong(expected, eviction::possible);
   }
-  /// `may_be`: no use is open. Pre: between begin_evictions() and end_evictions().
+  /// Pre: between begin_evictions() and end_evictions().
   void let_evict(bool may_be) noexcept {
     eviction_ = may_be ? eviction::possible : eviction::later;
   }
   void end_evictions() noexcept { eviction_ = eviction::never; }
   std::size_t prepare_suspend(keep what, const suspend_options& options);
   std::size_t suspend(keep what, const suspend_options& options);
-  /// As suspend(), but waits for no work. Returns nothing if a turn is under way. `is_unchanged`:
-  /// memory that the host has a copy of is as resume() left it. Pre: no work uses the memory.
+  /// As suspend(), but waits for no work. Empty if a turn is under way. `is_unchanged`: copies on
+  /// the host are valid, because nothing was written since. Pre: no work uses the memory.
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
   /// If memory is lacking, waits for work on evictable memory, until `evicts_until`.
   std::size_t resume(std::chrono::steady_clock::time_point evicts_until = {});
-  /// Waits for work as suspend() with that stream would, and calls `body` with all carriers, which
-  /// stay awake; nobody releases memory of theirs meanwhile. Throws: std::logic_error while the tag
+  /// Waits for work as suspend() does, and calls `body`. Throws: std::logic_error while the tag
   /// sleeps; as sleep_participant::prepare_to_sleep(), and as `body`.
   void read_awake(const char* function, const std::optional<stream_ref>& stream,
                   const std::function<void(const member_list&)>& body);
@@ -246,19 +237,18 @@ class tag_state {
   [[nodiscard]] bool restores_nothing() const noexcept { return restores_nothing_; }
   /// The most bytes that evict() could release; 0 while a turn is under way.
   [[nodiscard]] std::size_t bytes_to_evict(const suspend_options& options);
-  /// While the result lives, no turn begins. Waits for one under way. Not nested.
+  /// Waits for the end of a turn. None begins while the result lives. Not recursive.
   [[nodiscard]] std::unique_lock<std::mutex> hold_still();
 
   [[nodiscard]] member_list::iterator join(sleep_participant& who);
   void leave(member_list::iterator at) noexcept;
 
  private:
-  /// Other calls, and threads that make or end carriers, wait for its end. It holds no lock.
+  /// While one lives, other calls, and threads that make or end carriers, wait. Holds no lock.
   class turn;
 
-  /// Copies that run while chunks are mapped and unmapped, and fills with zeros.
   struct slow_copies {
-    bool is_one_device = true;  // all contents are one device's
+    bool is_one_device = true;  // all contents are of one device
     parallel_copies zeros;
     file_copies files;
     copy_jobs jobs;  // last: they use the files
@@ -267,30 +257,27 @@ class tag_state {
   /// The body of suspend() and evict().
   std::size_t finish_suspend(turn& mine, const sleep_plan& plan, const suspend_options& options,
                              bool is_unchanged);
-  /// Throws: std::invalid_argument if a range is not of one member.
   void require_members_have(const std::vector<suspend_range>& ranges) const;
-  /// Calls found(part, keep) for all contents of `one` that resume() copies back or makes zero.
+  /// For all contents that resume() copies back or makes zero.
   template <class Found>
   static void each_content(member& one, const sleep_plan& plan,
                            const chunks_that_stay_mapped& staying, Found found);
   void choose_contents(const sleep_plan& plan);
-  /// Returns the bytes.
+  /// Returns the pinned bytes.
   std::size_t pin_host_memory(const sleep_plan& plan);
-  /// Submits the copies of all contents, but for those that pinned memory has if `is_unchanged`.
-  /// Waits for them if events may pass before them (runtime_rules::events_cover_copies).
+  /// Submits the copies. Waits for them only if runtime_rules::events_cover_copies is false.
   void save_contents(sleep_storage storage, bool is_unchanged, copy_jobs& jobs);
   void save_to_files(const std::string& folder, slow_copies& slow);
-  /// Unmaps each part when it is copied, and waits for all copies.
+  /// Waits for all copies.
   void unmap_all(copy_jobs& jobs);
-  /// Undoes unmap_all(), which may have failed, for `cause`. Throws: as
-  /// sleep_participant::map_again(); then the tag sleeps, torn.
+  /// Undoes unmap_all(). Throws: as sleep_participant::map_again(); then the tag sleeps, torn, and
+  /// the error handler gets `cause`.
   void map_all_again(turn& mine, const std::exception_ptr& cause);
-  /// Wakes what map_all_again() left. Returns its bytes. Throws: as map_all_again().
+  /// Returns the bytes that wake. Throws: as map_all_again().
   std::size_t end_torn_sleep(turn& mine);
-  /// Makes the memory of one member again, unless a resume() that failed has left it, and submits
-  /// the copies of its contents.
+  /// Makes the memory unless a failed resume() has left it, and submits the copies.
   void wake(member& one, slow_copies& slow, memory_to_make& left);
-  /// Waits for these copies, and frees the host bytes that they have read.
+  /// Waits for copies in jobs, and frees the host bytes that they have read.
   void free_copied(member& one, slow_copies& slow);
   std::size_t wake_all(turn& mine, std::chrono::steady_clock::time_point evicts_until = {});
   [[nodiscard]] std::unique_lock<std::mutex> lock_when_still();
@@ -303,19 +290,17 @@ class tag_state {
   std::atomic<tag_phase> phase_{tag_phase::awake};
   enum class eviction { never, possible, later };
   std::atomic<eviction> eviction_{eviction::never};
-  // Used by the thread of a turn alone; it holds the mutex to change the parts of a member that
-  // statistics() and has() read.
+  // Used in a turn; join() and leave() change the list between turns. The list, and the parts of a
+  // member for statistics() and has(), change under the mutex.
   member_list members_;
   parallel_copies copies_;
-  // A suspend() could not be undone: the tag counts as asleep, with all memory, some unmapped.
-  bool is_torn_ = false;
-  // A resume() failed when some contents were on the device alone: asleep, but all is mapped.
-  bool is_half_resumed_ = false;
+  bool is_torn_ = false;          // asleep with all memory, of which suspend() left some unmapped
+  bool is_half_resumed_ = false;  // asleep with all memory mapped, and some contents only there
   std::atomic<bool> restores_nothing_{false};  // of the last suspend() or evict()
-  bool keeps_streams_ = false;                 // of the copies, until the next suspend()
+  bool keeps_streams_ = false;                 // of copies_, until the next suspend()
 };
 
-/// Of one object in a tag, or in none.
+/// Of an object whose tag is optional.
 class tag_membership {
  public:
   tag_membership(const std::optional<memory_tag>& tag, sleep_participant& who)
@@ -325,7 +310,7 @@ class tag_membership {
   ~tag_membership() { end(); }
   tag_membership& operator=(tag_membership&&) = delete;
 
-  /// Waits for a turn under way. Kept contents go.
+  /// Waits for a turn under way. Frees saved contents.
   void end() noexcept {
     if (state_) state_->leave(at_);
     state_.reset();

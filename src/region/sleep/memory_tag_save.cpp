@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The part of tag_state that saves contents.
 #include <stdexcept>
 
 #include <hipvmm/core/bytes.hpp>
@@ -25,7 +24,7 @@ void tag_state::member::cut(Copy copy) const {
 }
 
 void tag_state::member::submit(parallel_copies& copies) {
-  // Behind fewer bytes an event costs more than it gains by earlier unmaps.
+  // For fewer bytes an event costs more than the earlier unmap gains.
   constexpr std::size_t least_bytes = 8 * MiB;
   const std::byte* marked_end = nullptr;
   std::size_t unmarked = 0;
@@ -90,7 +89,7 @@ void tag_state::choose_contents(const sleep_plan& plan) {
 }
 
 std::size_t tag_state::pin_host_memory(const sleep_plan& plan) {
-  std::vector<sleeping_range> needed;  // of each member, without an address
+  std::vector<sleeping_range> needed;  // one for each member, without an address
   std::size_t all = 0;
   for (member& each : members_) {
     sleeping_range& sum = needed.emplace_back(sleeping_range{nullptr, 0, device_ref{0}});
@@ -131,7 +130,7 @@ void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_job
   const bool is_pinned = storage != sleep_storage::pageable;
   for (member& each : members_) {
     if (!is_pinned) {
-      each.saved = {};  // before there is more
+      each.saved = {};
       each.copied.clear();
       each.bytes_kept = 0;
     }
@@ -161,7 +160,7 @@ void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_job
 }
 
 void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
-  // All room first: a full disk is found before anything is copied.
+  // First, to find a full disk before anything is copied.
   for (member& each : members_) {
     each.file = backup_file{folder, bytes_of(each.contents)};
   }
@@ -170,7 +169,7 @@ void tag_state::save_to_files(const std::string& folder, slow_copies& slow) {
       slow.jobs.add([&to = slow.files, &file = each.file, device, from, bytes, offset] {
         to.save(device, from, bytes, file, offset);
       });
-      // The piece is in the file after the next job but one, which takes the same buffer.
+      // There are two buffers: the job after the next takes this one, and writes this piece before.
       each.marks.push_back({from + bytes, {}, slow.jobs.added() + 2});
     });
   }

@@ -10,8 +10,7 @@
 namespace hipvmm::detail {
 namespace {
 
-// Enough for the engines of a device in either direction; a copy is cut so that all have work.
-constexpr std::size_t most_streams = 4;
+constexpr std::size_t most_streams = 4;  // enough for a device's engines in either direction
 
 }  // namespace
 
@@ -51,7 +50,7 @@ std::vector<event> parallel_copies::mark() {
 }
 
 bool waits_for(const stream& copies) noexcept {
-  // The first wait may fail because a copy did, not because HIP refuses to wait.
+  // The first wait may report a failed copy instead of a refused wait.
   for (int tries = 2; tries != 0; --tries) {
     try {
       copies.synchronize();

@@ -12,30 +12,27 @@
 
 namespace hipvmm::detail {
 
-/// Waits for a stream in which copies may have failed. Returns false if HIP refuses.
+/// Waits for a stream, also if its copies have failed. Returns false if HIP refuses the wait.
 [[nodiscard]] bool waits_for(const stream& copies) noexcept;
 
-/// Copies between devices and host, at the same time in several streams of each device.
+/// Copies in several streams of each device.
 class parallel_copies {
  public:
   ~parallel_copies() { static_cast<void>(drain()); }
   parallel_copies& operator=(parallel_copies&&) = delete;
 
-  /// In pieces, in streams of `device`. Throws: out_of_memory, hip_error.
+  /// Throws: out_of_memory, hip_error.
   void add(device_ref device, void* to, const void* from, std::size_t bytes);
   /// In one piece. Throws: as add().
   void fill_zeros(device_ref device, void* to, std::size_t bytes);
   static constexpr std::size_t piece_bytes = std::size_t{32} << 20U;
-  /// Events behind all copies that were added since the last call. Throws: out_of_memory,
-  /// hip_error, std::bad_alloc.
+  /// Events behind all copies since the last call. Throws: as add(); std::bad_alloc.
   [[nodiscard]] std::vector<event> mark();
   /// Waits for all copies. Throws: hip_error; then some may be running.
   void finish();
-  /// As finish(), also after failures. Returns false if HIP refused a wait: copies may be running
-  /// then.
+  /// As finish(), also after failures. Returns false if HIP refused a wait.
   [[nodiscard]] bool drain() noexcept;
-  /// Ends the streams, which else serve the next copies. Waits as drain().
-  void end_streams() noexcept;
+  void end_streams() noexcept;  ///< waits as drain()
   void swap(parallel_copies& other) noexcept {
     of_devices_.swap(other.of_devices_);
     std::swap(may_be_running_, other.may_be_running_);

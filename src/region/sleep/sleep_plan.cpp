@@ -35,7 +35,7 @@ sleep_plan::sleep_plan(keep rest, std::vector<suspend_range> ranges, bool waits)
 }
 
 bool sleep_plan::may_copy() const noexcept {
-  // Chunks of which only a part is `mapped` do not stay.
+  // `mapped` may act as `contents`.
   return rest_ == keep::contents || rest_ == keep::mapped ||
          std::ranges::any_of(ranges_, [](const suspend_range& each) {
            return each.what == keep::contents || each.what == keep::mapped;

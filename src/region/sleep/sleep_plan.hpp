@@ -10,12 +10,12 @@
 
 namespace hipvmm::detail {
 
-/// The action of suspend() for each byte: its range's, or `rest`.
+/// The action of suspend() for each byte: that of its range, or `rest`.
 class sleep_plan {
  public:
   /// Throws: std::invalid_argument for a range that is null, empty, too long, or overlaps another.
   sleep_plan(keep rest, std::vector<suspend_range> ranges, bool waits = true);
-  /// Nothing sleeps: the memory is only read, and stays as it is meanwhile.
+  /// For save_checkpoint(): nothing sleeps.
   [[nodiscard]] static sleep_plan to_read() {
     sleep_plan result{keep::mapped, {}};
     result.only_reads_ = true;
@@ -23,9 +23,7 @@ class sleep_plan {
   }
 
   [[nodiscard]] const std::vector<suspend_range>& ranges() const noexcept { return ranges_; }
-  /// Whether suspend() waits for work that may use the memory. If not, no work uses the memory, but
-  /// memory released before may still wait for work: then a region refuses to sleep, and a pool
-  /// keeps that memory.
+  /// False in evict(): a region with retired chunks then refuses to sleep, a pool keeps them.
   [[nodiscard]] bool waits() const noexcept { return waits_; }
   [[nodiscard]] bool only_reads() const noexcept { return only_reads_; }
   [[nodiscard]] const char* function() const noexcept {
@@ -34,9 +32,9 @@ class sleep_plan {
   [[nodiscard]] bool may_copy() const noexcept;
   [[nodiscard]] bool restores_nothing() const noexcept;
   [[nodiscard]] bool is_all(keep what, const void* address, std::size_t bytes) const;
-  /// Whether a range has some of these bytes.
+  /// Whether any range has some of these bytes.
   [[nodiscard]] bool names(const void* address, std::size_t bytes) const;
-  /// Calls piece(address, bytes, what) for these bytes, in their order.
+  /// Calls piece(address, bytes, what) for each run with one action, by address.
   template <class Piece>
   void cut(const void* address, std::size_t bytes, Piece piece) const {
     auto at = reinterpret_cast<std::uintptr_t>(address);
