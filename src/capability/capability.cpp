@@ -16,7 +16,7 @@ namespace {
 struct trait_rule {
   trait which;
   std::string_view name;
-  bool when_unknown;  // an unknown property counts as this
+  bool when_unknown;
 };
 #define HIPVMM_TRAIT(name, when_unknown, ...) {trait::name, #name, when_unknown},
 constexpr trait_rule rules[] = {
@@ -40,8 +40,7 @@ constexpr bool in_order(const Rule (&all)[Count]) {
 }
 static_assert(in_order(rules) && std::size(rules) == trait_count && in_order(quirk_rules));
 
-// For a device that is assumed to miss new mappings: twice the time seen on gfx1201
-// (ROCm/rocm-systems#11693: 1 to 2 ms).
+// Twice the time that gfx1201 missed new mappings (ROCm/rocm-systems#11693: 1 to 2 ms).
 constexpr std::chrono::milliseconds usual_visibility_delay{4};
 
 }  // namespace
@@ -149,8 +148,8 @@ std::string_view description_of(quirk which) noexcept {
 }
 
 physical_chunk import_chunk(const shareable_handle& handle, device_ref device) {
-  // Not quirk::import_by_pointer, which is in force only if sharing was seen to work: a runtime
-  // that takes pointers crashes on a value.
+  // Not quirk::import_by_pointer, which needs a device that shares chunks: a runtime that takes
+  // pointers crashes on a value.
   const bool by_value = capability_of(device).has(trait::imports_by_value);
   return detail::import_chunk_as(
       by_value ? detail::import_form::value : detail::import_form::pointer, handle, device);

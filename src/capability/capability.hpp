@@ -20,36 +20,36 @@ inline constexpr std::size_t index_of(trait which) noexcept {
 }
 
 enum class persistence {
-  open,     ///< no finding: probed again, after reprobe_interval
-  passing,  ///< for this process: an assumption, expected from a version, a doubtful measurement
-  dated,    ///< kept on disk for a time: a probe was silent, perhaps because of load
-  lasting,  ///< kept on disk
+  open,
+  passing,  ///< this process: assumed, by version, or a doubtful measurement
+  dated,    ///< on disk for a time: a probe was silent, perhaps because of load
+  lasting,
 };
 
 namespace detail {
-[[nodiscard]] std::int64_t seconds_now() noexcept;  ///< since 1970, by the system clock
+[[nodiscard]] std::int64_t seconds_now() noexcept;  ///< since 1970
 
-/// In seconds. If a dated finding on disk holds longer, it was written while the clock was ahead.
+/// In seconds. A dated finding that holds longer was written by a clock that ran ahead.
 inline constexpr std::int64_t longest_dated = 24 * 3600;
 
-/// Open traits are probed again only after this time, because a probe may cost a process, and code
-/// may make regions again and again while memory is short. Tests shorten it.
+/// Open traits are probed again only after this time: a probe may cost a process, and a program may
+/// make many regions while memory is short. Tests shorten it.
 inline std::atomic<std::chrono::seconds> reprobe_interval{std::chrono::minutes{1}};
 }  // namespace detail
 
-/// HIP's granularities as recorded; 2 MiB on a device without any.
+/// 2 MiB if HIP reported none.
 [[nodiscard]] inline allocation_granularity unit_of(const capability& found) noexcept {
   const std::size_t minimum = found.minimum_granularity();
   if (minimum == 0) return {2 * MiB, 2 * MiB};
   return {minimum, found.recommended_granularity()};
 }
 
-/// The data of a capability. conclude() derives path, quirks and why_fallback from the rest.
+/// conclude() derives path, quirks and why_fallback from the rest.
 struct capability::record {
   std::array<finding, trait_count> findings{};
   std::array<std::string, trait_count> reasons;
   std::array<persistence, trait_count> persistences{};
-  std::array<std::int64_t, trait_count> until{};  // of dated findings, as seconds_now()
+  std::array<std::int64_t, trait_count> until{};  // of dated findings
   std::size_t minimum_granularity = 0;
   std::size_t recommended_granularity = 0;
   int descriptors_per_chunk = -1;
@@ -57,7 +57,7 @@ struct capability::record {
   call_costs costs{};
   std::string fingerprint;
   std::string origin;
-  bool from_named_file = false;  // by HIPVMM_CAPABILITY: nothing of it is kept on disk
+  bool from_named_file = false;  // HIPVMM_CAPABILITY's: nothing of it is kept on disk
 
   memory_path path = memory_path::vmm;
   std::vector<quirk> quirks;
@@ -66,7 +66,7 @@ struct capability::record {
   void set(trait which, finding what, std::string reason, persistence holds);
   void set_until(trait which, finding what, std::string reason, std::int64_t seconds);
   [[nodiscard]] bool has(trait which) const noexcept;
-  /// Whether probes still have to find something out. Without virtual memory nothing else matters.
+  /// Probes still have to find something out. Without virtual memory nothing else matters.
   [[nodiscard]] bool is_open() const noexcept;
   void conclude();
 };

@@ -27,9 +27,9 @@ namespace {
 
 constexpr std::string_view header = "hipvmm capability record, format 2\n";
 constexpr std::string_view fingerprint_key = "fingerprint=";
-// With the time in seconds and a space, before a finding that holds until then.
+// Before a finding, with the time in seconds until which it holds.
 constexpr std::string_view until_mark = "until ";
-// A file that was cut off lacks it.
+// Missing in a file that was cut off.
 constexpr std::string_view last_line = "end\n";
 constexpr std::size_t most_bytes = 64 * 1024;
 
@@ -61,7 +61,6 @@ std::string read_all(int descriptor) {
   }
 }
 
-/// Reads a finding that holds until a time, unless that has passed.
 void read_dated(std::string_view line, capability::record& found) {
   std::int64_t until = 0;
   const std::string_view text = line.substr(until_mark.size());
@@ -115,14 +114,13 @@ bool is_for_everybody(const struct stat& folder) {
   return (folder.st_mode & S_ISVTX) != 0 && (folder.st_mode & S_IWOTH) != 0;
 }
 
-/// Why this user must make nothing in a folder; empty if he may. For example, a program that root
-/// runs for a user (sudo) would leave files that the user cannot change.
+/// Empty if this user may make files in the folder: a program that root runs for a user (sudo)
+/// would leave files that the user cannot change.
 std::string why_not_ours(const std::filesystem::path& folder, const struct stat& found) {
   if (!S_ISDIR(found.st_mode)) return folder.string() + " is no folder";
   if (found.st_uid != ::geteuid() && !is_for_everybody(found))
     return belongs_to_another(folder, found.st_uid);
-  // Earlier releases left folders of this user in another user's. In root's an administrator made
-  // it.
+  // Earlier releases made this user's folders in others'. In root's an administrator made them.
   const std::filesystem::path above = folder.parent_path();
   struct stat around {};
   if (::stat(above.c_str(), &around) != 0 || around.st_uid == ::geteuid() || around.st_uid == 0 ||
@@ -137,7 +135,7 @@ bool is_in_foreign_folder(const std::string& path) {
   return ::stat(folder.c_str(), &found) == 0 && !why_not_ours(folder, found).empty();
 }
 
-/// Makes the folder and up to `above` missing ones over it. Returns why it could not; else empty.
+/// Makes the folder and at most `above` missing ones over it. Returns the reason of a failure.
 std::string make_folder(const std::filesystem::path& folder, int above) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
@@ -165,7 +163,6 @@ std::string text_of(const capability::record& found) {
 }  // namespace
 
 std::string cache_path(const std::string& fingerprint) {
-  // A program with rights of its own believes no file of its caller's.
   std::string folder;
   if (const char* const cache = environment("XDG_CACHE_HOME"); cache && *cache == '/') {
     folder = cache;
@@ -179,7 +176,7 @@ std::string cache_path(const std::string& fingerprint) {
 
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose) {
-  // No warning: origin() reports that nothing is kept there.
+  // No warning: origin() reports it.
   if (whose == file_owner::cache && is_in_foreign_folder(path)) return std::nullopt;
   const int no_link = whose == file_owner::cache ? O_NOFOLLOW : 0;
   const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_link)};
@@ -197,16 +194,15 @@ std::optional<capability::record> read_record(const std::string& path,
 }
 
 std::string write_record(const std::string& path, const capability::record& found) {
-  // Makes hipvmm's folder and the cache that it is in, and nothing above.
+  // hipvmm's folder and the cache around it, nothing above.
   constexpr int cache_folder = 1;
   const std::string no_folder =
       make_folder(std::filesystem::path{path}.parent_path(), cache_folder);
   if (!no_folder.empty()) return "its folder cannot be made: " + no_folder;
   std::string temporary = path + ".XXXXXX";
-  // Readable and writable for the user alone.
   const file_descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (file.get() < 0) return "a file beside " + path + " cannot be made: " + error_text();
-  const without_write_signals failing;  // by EFBIG
+  const without_write_signals failing;
   if (write_all(file.get(), text_of(found)) && ::rename(temporary.c_str(), path.c_str()) == 0)
     return {};
   const std::string why = path + " cannot be written: " + error_text();

@@ -20,7 +20,7 @@ std::string uuid_text(device_ref device) {
   return uuid ? to_string(*uuid) : "none";
 }
 
-/// For each other device: whether it reaches this one, and is reached.
+/// For each other device two digits: it reaches this one, and is reached.
 std::string peers_of(device_ref device) {
   std::string text;
   for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
@@ -33,8 +33,7 @@ std::string peers_of(device_ref device) {
   return text.empty() ? "none" : text;
 }
 
-/// The version of the driver's module, which causes hangs and missed mappings
-/// (ROCm/rocm-systems#9820) and which the runtime does not report. Empty if it is the kernel's own.
+/// The driver's module, a cause of hangs (ROCm/rocm-systems#9820). Empty for the kernel's own.
 std::string module_version() {
   std::string text;
   for (const char* module : {"amdgpu", "nvidia"}) {
@@ -50,10 +49,9 @@ std::string kernel_release() {
   return ::uname(&system) == 0 ? system.release : "unknown";
 }
 
-/// The variables that are set and steer HIP's copies, streams, pools and memory. Others change no
-/// answer: the host's way to wait (HSA_ENABLE_INTERRUPT), arguments of kernels and modules
-/// (HIP_FORCE_DEV_KERNARG, CUDA_MODULE_LOADING), logs and tools. Visible devices show in the rest,
-/// and settings of the host provider in the UUID.
+/// The set variables that steer HIP's copies, streams, pools and memory. Not those of the host's
+/// way to wait, of kernels, modules, logs and tools, nor those that other parts of the fingerprint
+/// show (visible devices, the host provider's settings).
 std::string settings_of_runtime() {
   std::string text;
   for (const char* const name :

@@ -7,10 +7,10 @@
 
 namespace hipvmm::detail {
 
-/// All that a record depends on, in one line: devices, versions, variables, sources of the probes.
+/// All that a record depends on, in one line.
 std::string fingerprint_of(device_ref device);
 
-/// FNV-1a, as 16 hexadecimal digits: a short file name, not cryptographic.
+/// FNV-1a in 16 hexadecimal digits, for a file name.
 std::string hash_of(const std::string& text);
 
 }  // namespace hipvmm::detail

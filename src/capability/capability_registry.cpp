@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The sources of records: the process, the disk, a named file, or probes.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -52,7 +51,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
 struct capability_override {
   bool reprobe = false;
   std::vector<std::string> files;
-  std::vector<std::string> assumptions;  // key=value
+  std::vector<std::string> assumptions;
 
   void assume(record& found) const;
 };
@@ -66,10 +65,8 @@ void capability_override::assume(record& found) const {
     found.origin += (&each == &assumptions.front() ? "" : ", ") + each;
 }
 
-/// Throws: std::invalid_argument, which names the part of HIPVMM_CAPABILITY that is not understood.
 capability_override read_capability_override() {
   capability_override request;
-  // A program with rights of its own opens no file that its caller names.
   const char* const value = environment("HIPVMM_CAPABILITY");
   if (value == nullptr) return request;
   for (const std::string& part : split(value, ';')) {
@@ -98,12 +95,12 @@ capability_override read_capability_override() {
 }
 
 enum class trigger {
-  first_use,  ///< a program that will use memory soon
-  demand,     ///< probe_capability()
+  first_use,  ///< a program will use memory soon
+  demand,
 };
 
-/// Answers, without a child, the probes that only a child may run: as the version suggests, or
-/// unknown. Neither answer is kept on disk.
+/// Answers the probes that only a child may run by the runtime's version, or as unknown: neither is
+/// kept on disk.
 void answer_without_child(record& found, const std::string& why) {
   const runtime_rules& rules = rules_of_runtime();
   const auto expect = [&](const probe& which, bool yes) {
@@ -135,8 +132,8 @@ bool is_refused(const probe& each, const record& found) {
   return false;
 }
 
-/// Whether work passes on the device. If a kernel of the program has failed meanwhile, or the
-/// runtime has ended, each probe fails: that is no answer for other processes.
+/// If a kernel of the program has failed or the runtime has ended, each probe fails: that is no
+/// answer for other processes.
 bool still_works(device_ref device) {
   try {
     const stream fresh{device};
@@ -147,10 +144,9 @@ bool still_works(device_ref device) {
   }
 }
 
-/// Answers the open traits in `found`. Returns the way it did, as the end of a sentence.
 std::string probe_open(device_ref device, record& found, trigger when) {
-  // On AMD's runtime even common calls have crashed or hung. On CUDA they have not, and a child
-  // would cost each first start the better part of a second.
+  // On AMD's runtime even common calls have crashed or hung. On CUDA a child would cost each first
+  // start most of a second.
   const bool is_cuda = rules_of_runtime().is_cuda;
   std::string why_no_child =
       "that takes a process of its own, which CUDA is not given at first use";
@@ -176,7 +172,6 @@ std::string probe_open(device_ref device, record& found, trigger when) {
   return "probed now in this process";
 }
 
-/// Probes traits again that kernels may see otherwise than copies.
 void probe_with_kernel(const copy_kernel& kernel, device_ref device, record& found) {
   if (!kernel || found.findings[index_of(trait::virtual_memory)] != finding::yes) return;
   const auto looks = [](const probe& each) { return each.uses_kernel; };
@@ -187,7 +182,6 @@ bool lasts(persistence holds) {
   return holds == persistence::lasting || holds == persistence::dated;
 }
 
-/// The number of answers that may be kept on disk: it shows whether probes have added any.
 std::size_t lasting_count(const record& found) {
   std::size_t count = found.descriptors_per_chunk >= 0 ? 1 : 0;
   for (const persistence each : found.persistences) count += lasts(each) ? 1U : 0U;
@@ -208,7 +202,7 @@ std::optional<record> read_kept(const capability_override& request, const std::s
   return read_record(path, fingerprint, file_owner::cache);
 }
 
-/// Puts into `kept` the lasting and dated answers that `found` has and `before` has not.
+/// Copies lasting and dated answers that `found` has and `before` has not.
 void take_answers(record& kept, const record& found, const record& before) {
   for (std::size_t i = 0; i < trait_count; ++i) {
     if (!lasts(found.persistences[i]) || lasts(before.persistences[i])) continue;
@@ -228,8 +222,8 @@ void take_answers(record& kept, const record& found, const record& before) {
   if (before.costs.create == 0 && found.costs.create != 0) kept.costs = found.costs;
 }
 
-/// Writes the answers to disk that `found` has and `before` has not. Others there stay: another
-/// process may have found more, or have corrected them. Returns the end of the origin.
+/// Writes the answers that `found` has and `before` has not. Others on disk stay: another process
+/// may have found more. Returns the end of the origin.
 std::string keep(const record& found, const record& before) {
   if (found.from_named_file)
     return "; not kept, for it began with a file that HIPVMM_CAPABILITY names";
@@ -288,21 +282,21 @@ void complete(device_ref device, record& found) {
   if (lasting_count(found) > lasting_count(before)) found.origin = how + keep(found, before);
 }
 
-/// The records of this process. Never destroyed, because code that runs at exit may ask.
+/// Never destroyed: code that runs at exit may ask.
 class known_devices {
  public:
   struct place {
     const owner_process process;
     std::mutex mutex;
-    std::optional<record> found;                 // without assumptions
-    std::optional<capability_override> request;  // its files need not stay
+    std::optional<record> found;                 // without HIPVMM_CAPABILITY's assumptions
+    std::optional<capability_override> request;  // kept, because its files may go
     std::shared_ptr<const record> given;
     std::chrono::steady_clock::time_point tried;
 
-    /// Throws: unsupported in a child of fork() if another thread of its parent had the lock.
+    /// Throws: unsupported in a child of fork() if the parent held the lock.
     [[nodiscard]] std::unique_lock<std::mutex> locked() {
       if (!process.is_of_parent()) return std::unique_lock{mutex};
-      // A thread of the child would release it sooner.
+      // Longer than a thread of the child would hold it.
       for (int tries = 0; tries < 100; ++tries) {
         if (std::unique_lock lock{mutex, std::try_to_lock}) return lock;
         std::this_thread::sleep_for(std::chrono::milliseconds{10});
@@ -328,7 +322,7 @@ class known_devices {
   }
 
  private:
-  /// Waits for all devices follow one set of rules.
+  /// Waits for any device follow one set of rules.
   static void follow_strictest(device_ref device, device_wait_rules its) {
     static auto& all = *new std::map<int, device_wait_rules>;
     static std::mutex mutex;
@@ -348,8 +342,8 @@ class known_devices {
 }  // namespace
 }  // namespace detail
 
-// One thread probes a device; others that ask wait for its lock. HIP is called under the lock, and
-// no code of the application: reports reach its error handler after the unlock.
+// HIP is called under the device's lock, and no code of the application: reports reach its error
+// handler after the unlock.
 capability capability_of(device_ref device) {
   require_device(device);
   auto& place = detail::known_devices::of(device);
@@ -378,7 +372,7 @@ capability probe_capability(device_ref device, const copy_kernel& kernel) {
     const auto lock = place.locked();
     const detail::reports_wait wait{told};
     found.origin = detail::probe_open(device, found, detail::trigger::demand);
-    // The kernel may make memory of the library's, which needs a record.
+    // The kernel may allocate from the library, which needs a record.
     if (!place.given) place.put(device, found, request);
   }
   detail::probe_with_kernel(kernel, device, found);

@@ -30,7 +30,6 @@ constexpr std::array cost_keys{cost_key{"cost_reserve", &call_costs::reserve},
                                cost_key{"cost_release", &call_costs::release},
                                cost_key{"cost_free", &call_costs::free}};
 
-/// A number from 0 on and the text behind it; nothing if none fits.
 std::optional<std::pair<std::int64_t, std::string_view>> number_before(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -44,7 +43,7 @@ std::optional<std::int64_t> number_in(std::string_view text) {
   return found->first;
 }
 
-// An hour: longer times are a mistake of the writer.
+// An hour; longer is a mistake of the writer.
 constexpr std::int64_t longest_time = std::int64_t{3600} * 1'000'000'000;
 
 std::optional<std::chrono::nanoseconds> time_in(std::string_view text) {

@@ -6,19 +6,18 @@
 
 #include "capability/capability.hpp"
 
-// A record as text: lines `key=value  # reason`, in the cache on disk, from the program that
-// probes, and in HIPVMM_CAPABILITY.
+// A record as text, on disk, from the child and in HIPVMM_CAPABILITY: `key=value  # reason`.
 namespace hipvmm::detail {
 
 std::string line_of(const capability::record& found, trait which);
-/// Only of measured numbers.
+/// Measured numbers only.
 std::string number_lines_of(const capability::record& found);
 
-/// Assumable keys leave out HIP's own reports.
+/// `assumable`: not the granularities, which HIP reports.
 enum class keys { all, assumable };
 
-/// Parses one `key=value`, with or without a reason, into `found`. Without a reason a finding gets
-/// `otherwise`. Throws: std::invalid_argument, which quotes the line and lists the known keys.
+/// Parses one line into `found`. A finding without a reason gets `otherwise`. Throws:
+/// std::invalid_argument, which quotes the line and names the nearest key or all.
 void read_line(std::string_view line, keys known, persistence holds, const std::string& otherwise,
                capability::record& found);
 

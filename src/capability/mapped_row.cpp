@@ -77,7 +77,7 @@ mapped_row granted_row(probe_site& site, std::size_t count) {
 
 std::vector<word> pattern(word seed) {
   std::vector<word> words(word_count);
-  // Never zero, because memory that is not there reads as zero.
+  // Not zero, which missing memory reads as.
   std::iota(words.begin(), words.end(), seed * 65536 + 1);
   return words;
 }
@@ -97,7 +97,7 @@ bool carries(const probe_site& site, void* to, const void* from, word seed) {
 bool carries_in_time(const probe_site& site, void* to, const void* from, word seed) {
   const auto end = std::chrono::steady_clock::now() + longest_visibility_delay;
   for (;;) {
-    // One try begins after that time, even if the machine stood still during the one before.
+    // One try begins after the end, even if an earlier one was delayed.
     const bool is_last = std::chrono::steady_clock::now() >= end;
     if (carries(site, to, from, seed)) return true;
     if (is_last) return false;

@@ -13,8 +13,7 @@
 
 namespace hipvmm::detail {
 
-/// The destructor waits for a stream, so that mappings made before are out of use when an exception
-/// unmaps them.
+/// Waits for a stream at its end, so that an exception unmaps nothing in use.
 class finished_work {
  public:
   explicit finished_work(const stream& queue) noexcept : queue_{queue} {}
@@ -25,7 +24,7 @@ class finished_work {
   const stream& queue_;
 };
 
-/// Mappings of a probe in one reservation, each of a chunk of its own.
+/// A probe's mappings in one reservation, each of its own chunk.
 class mapped_row {
  public:
   mapped_row(probe_site& site, std::size_t most);
@@ -33,15 +32,15 @@ class mapped_row {
   ~mapped_row();
   mapped_row(mapped_row&&) = default;
   mapped_row& operator=(mapped_row&&) = delete;
-  void add();  ///< maps one more chunk after the last, without rights
-  /// Maps one more chunk of `units` units, `at_unit` units from the start, without rights.
+  void add();  ///< without rights
+  /// `units` units, `at_unit` units from the start, without rights.
   void add_at(std::size_t at_unit, std::size_t units);
   void grant_alone(std::size_t index) const;
-  /// Grants the owner each mapping by itself, or all from the first on if that is refused.
+  /// Grants the owner each mapping alone, or all at once if that is refused.
   void grant();
-  /// Unmaps each mapping and releases the chunks. Throws: hip_error, as undo().
+  /// Also releases the chunks. Throws: hip_error, as undo().
   void unmap();
-  void undo();  ///< as unmap(); then frees the addresses
+  void undo();  ///< also frees the addresses
 
   [[nodiscard]] std::size_t size() const noexcept { return maps.size(); }
   [[nodiscard]] void* at(std::size_t index) const noexcept {
@@ -58,19 +57,18 @@ class mapped_row {
 
 mapped_row granted_row(probe_site& site, std::size_t count);
 
-/// A mapping that takes longer to become visible counts as not working.
+/// A mapping that is visible later counts as not working.
 inline constexpr std::chrono::milliseconds longest_visibility_delay{100};
 
 using word = std::uint32_t;
 inline constexpr std::size_t word_count = 1024;
 
 std::vector<word> pattern(word seed);  ///< words that no other seed produces
-/// A copy in `queue`, which may be of another device than the site.
 std::vector<word> words_at(const stream& queue, const void* from);
 
-/// Whether words written at `to` are read at `from`, another address of that memory or the same.
+/// Words written at `to` are read at `from`, an address of the same memory.
 bool carries(const probe_site& site, void* to, const void* from, word seed);
-/// The same, repeated for longest_visibility_delay.
+/// Retried for longest_visibility_delay.
 bool carries_in_time(const probe_site& site, void* to, const void* from, word seed);
 
 }  // namespace hipvmm::detail

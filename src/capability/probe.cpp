@@ -40,17 +40,15 @@ constexpr std::array probes{
     probe{"uncached_chunks", trait::uncached_chunks, 1, risk::none, probe_uncached_chunks},
     probe{"descriptors_per_chunk", trait::virtual_memory, 0, risk::none, measure_descriptors},
     probe{"costs", trait::virtual_memory, 0, risk::none, measure_costs},
-    // Both wait for the whole device.
     probe{"counts_ending_streams", trait::counts_ending_streams, 1, risk::child_only,
           probe_counts_ending_streams},
     probe{"free_waits", trait::free_waits, 1, risk::child_only, probe_free_waits},
-    // On AMD's runtime the host stands still until the probe lets the device go on.
+    // On AMD's runtime it blocks the host until its work ends.
     probe{"pools_reuse_in_order", trait::pools_reuse_in_order, 2, risk::child_only, probe_pools},
-    // It starts the peers, and each takes memory and time.
     probe{"peer_access", trait::peer_access, 1, risk::child_only, probe_peer_access},
-    // ROCm up to 7.0 follows the value as a pointer.
+    // ROCm up to 7.0 uses the value as a pointer.
     probe{"imports_by_value", trait::imports_by_value, 1, risk::child_only, probe_imports_by_value},
-    // ROCm 6 and 7.2 count no reference: the handle's memory is gone.
+    // ROCm 6 and 7.2 count no reference, so the handle's memory is gone.
     probe{"retains_chunks", trait::retains_chunks, 1, risk::child_only, probe_retains_chunks},
     // ROCm up to 6.4 loses the addresses.
     probe{"unmaps_many", trait::unmaps_many, 1, risk::child_only, probe_unmaps_many},
@@ -59,8 +57,8 @@ constexpr std::array probes{
     probe{"keeps_read_only", trait::keeps_read_only, 1, risk::child_only, probe_keeps_read_only},
     // On ROCm 6 the peer's engine faults, and the process ends.
     probe{"peer_copies", trait::peer_copies, 1, risk::child_only, probe_peer_copies},
-    // ROCm up to 7.2 may note a mapping that it did not make: later mappings at these addresses
-    // cannot be granted or unmapped. So this probe is the last in its process.
+    // Last, because ROCm up to 7.2 may record a mapping that it did not make: later ones at these
+    // addresses cannot be granted or unmapped.
     probe{"reports_failed_map", trait::reports_failed_map, 1, risk::child_only,
           probe_reports_failed_map}};
 static_assert(probes.back().first == trait::reports_failed_map);
@@ -97,14 +95,14 @@ void attempt(const probe& each, capability::record& found, const std::string& du
       return answer_all(each, found, finding::no, error.what(), persistence::lasting);
     } catch (const hip_error& error) {
       const std::string what = sentence_of(error, during);
-      // An earlier probe made such chunks, so this refusal says nothing about the trait.
+      // Not about the trait, because an earlier probe made such chunks.
       if (during == plain_chunk && each.run != probe_virtual_memory) {
         if (attempts < most_attempts) continue;
         return leave_open(each, found, what + ", each time");
       }
       if (error.code() != hipErrorOutOfMemory)
         return answer_all(each, found, finding::no, what, persistence::lasting);
-      // With a second GPU that cannot map, every map is out of memory (ROCm/ROCR-Runtime#287). That
+      // With a second GPU that cannot map every map is out of memory (ROCm/ROCR-Runtime#287). It
       // looks like a shortage, so it is not kept on disk.
       if (!takes_no_memory(error.call())) return leave_open(each, found, what);
       if (attempts == most_attempts)
@@ -113,7 +111,7 @@ void attempt(const probe& each, capability::record& found, const std::string& du
   }
 }
 
-/// The size that the library uses, but at most a 64th of the device's memory.
+/// The library's size, but at most a 64th of the device's memory.
 std::size_t unit_for(device_ref device, const allocation_granularity& granularity) {
   constexpr std::size_t usual = 2 * MiB;
   constexpr std::size_t share = 64;
@@ -127,7 +125,7 @@ void run_here(device_ref device, capability::record& found, const probe_run& how
   const auto first = std::find_if(probes.begin(), probes.end(), how.wants);
   if (first == probes.end()) return;
   how.begins(*first);
-  std::optional<scoped_device> current;  // kernels are launched on it
+  std::optional<scoped_device> current;
   std::optional<stream> queue;
   std::size_t unit = 0;
   const std::string during = "when the device was asked about itself";
@@ -144,7 +142,7 @@ void run_here(device_ref device, capability::record& found, const probe_run& how
       current.emplace(device);
       queue.emplace(device);
     } catch (const hip_error& error) {
-      // The device fails; that says nothing about its virtual memory.
+      // Not about virtual memory.
       leave_open(*first, found, sentence_of(error, during));
     }
   });
@@ -180,7 +178,7 @@ std::span<const probe> all_probes() noexcept { return probes; }
 
 void run_probes(device_ref device, capability::record& found, const probe_run& how) {
   std::exception_ptr failure;
-  held_reports told;  // in the caller's thread, which may hold a lock
+  held_reports told;  // outlives the caller's lock
   background_thread worker{[&](const std::stop_token&) {
     const reports_wait wait{told};
     const events_pause unreported;

@@ -12,23 +12,22 @@
 
 namespace hipvmm::detail {
 
-/// The value of probe_site::during while a chunk without properties is made.
+/// probe_site::during while a chunk without properties is made.
 inline constexpr std::string_view plain_chunk = "when a chunk was created";
 
 struct probe_site {
   device_ref device;
-  std::size_t unit;  // bytes of the chunks that probes make
+  std::size_t unit;  // of the chunks that probes make
   const stream& queue;
-  const copy_kernel& kernel;  // may be empty
+  const copy_kernel& kernel;
   capability::record& found;
-  /// The action under way, "when ...": the end of a sentence about a failure.
+  /// The action, as "when ..." at the end of a message.
   std::string during;
 
   void answer(trait which, finding what, std::string reason,
               persistence holds = persistence::lasting) {
     found.set(which, what, std::move(reason), holds);
   }
-  /// A lasting answer: yes if `seen`, else no.
   void answer(trait which, bool seen, std::string yes, std::string no) {
     answer(which, seen ? finding::yes : finding::no, seen ? std::move(yes) : std::move(no));
   }
@@ -39,14 +38,14 @@ enum class risk {
   child_only,  ///< it may crash, fault the device, hang, lose addresses or start other devices
 };
 
-/// Answers `count` traits from `first` on; a probe that only measures answers none.
+/// Answers `count` traits from `first` on.
 struct probe {
   std::string_view name;
   trait first;
   std::size_t count;
   risk danger;
   void (*run)(probe_site& site);
-  bool uses_kernel = false;  ///< runs again with the caller's kernel, if there is one
+  bool uses_kernel = false;
 
   [[nodiscard]] bool is_open(const capability::record& found) const noexcept;
 };
@@ -54,7 +53,7 @@ struct probe {
 void answer_all(const probe& each, capability::record& found, finding what,
                 const std::string& reason, persistence holds);
 
-/// In the order in which they run: those that may leave a device in a bad state are last.
+/// Those that may leave a device in a bad state are last.
 std::span<const probe> all_probes() noexcept;
 
 void probe_virtual_memory(probe_site& site);
@@ -89,14 +88,12 @@ void measure_costs(probe_site& site);
 struct probe_run {
   std::function<bool(const probe&)> wants;
   const copy_kernel& kernel;
-  /// Called before and after each probe, by the thread that runs it.
   std::function<void(const probe&)> begins = [](const probe&) {};
   std::function<void(const probe&)> ended = [](const probe&) {};
 };
 
-/// Runs the probes that `how` wants in this process, on a thread of their own: the caller's device
-/// and stream captures stay as they are. A shortage of memory, addresses, descriptors or threads
-/// leaves the traits open; an error of HIP is a no. Throws: as `kernel`.
+/// Runs the probes that `how` wants on a thread of their own, so that the caller's device and
+/// captures stay. A shortage leaves the traits open; an error of HIP is a no. Throws: as `kernel`.
 void run_probes(device_ref device, capability::record& found, const probe_run& how);
 
 }  // namespace hipvmm::detail

@@ -18,7 +18,6 @@
 namespace hipvmm::detail {
 namespace {
 
-// Lines other than findings.
 constexpr std::string_view fingerprint_mark = "fingerprint ";
 constexpr std::string_view begin_mark = "begin ";
 constexpr std::string_view end_mark = "end";
@@ -62,7 +61,7 @@ class conversation {
     }
   }
   [[nodiscard]] const probe* begun() const noexcept { return begun_; }
-  [[nodiscard]] const std::string& what() const noexcept { return what_; }  ///< how it broke
+  [[nodiscard]] const std::string& what() const noexcept { return what_; }
 
  private:
   static std::vector<std::string> arguments(device_ref device, const std::string& program,
@@ -91,7 +90,6 @@ class conversation {
     } else if (line.starts_with(open_mark)) {
       read_line(after(open_mark), keys::all, persistence::open, {}, found_);
     } else {
-      // The program marks findings that are not to be written to disk.
       const bool passing = line.starts_with("passing ");
       read_line(passing ? line.substr(8) : line, keys::all,
                 passing ? persistence::passing : persistence::lasting, {}, found_);
@@ -107,8 +105,8 @@ class conversation {
   std::string what_;
 };
 
-/// A probe killed from outside says nothing about the device: the next process repeats it. A silent
-/// probe may hang, or be starved by a busy machine.
+/// A process killed from outside says nothing about the device. A silent one may hang, or be
+/// starved by a busy machine.
 void note_broken(const probe& broken, capability::record& found, const std::string& how,
                  conversation::result came) {
   constexpr std::int64_t hour = 3600;
@@ -131,7 +129,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
                            std::chrono::milliseconds patience) {
   constexpr int most_children = 5;
   std::string asked = ",";
-  std::string silent = ",";  // probes in which a process was silent: each is asked once more
+  std::string silent = ",";  // asked once more
   std::string before;
   int broke = 0;
   for (int children = 0; broke < most_children && children < 2 * most_children; ++children) {
@@ -150,7 +148,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
         continue;
       }
       ++broke;
-      // It is not open if the process broke after its answer.
+      // Closed if the process broke after its answer.
       if (broken.is_open(found))
         note_broken(broken, found,
                     talk.what() + (is_silent ? ", and before" + before.substr(before.find(" for"))
@@ -164,7 +162,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
     }
     if (found.findings[index_of(trait::virtual_memory)] == finding::no) return {};
   }
-  // A probe that ends processes is not tried in this one.
+  // Not tried in this process.
   for (std::size_t i = 0; i < trait_count; ++i)
     if (found.persistences[i] == persistence::open)
       found.set(

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// Probes of the contents that copies, kernels, peers and the host find in mapped memory.
 #include <fcntl.h>
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>
@@ -25,8 +24,8 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::size_t pattern_bytes = word_count * sizeof(word);
 
-/// As carries(), but by kernels: one copies bytes of `spare` to `to`, another those at `from` to
-/// the second page of `spare`, which is visible memory.
+/// As carries() by kernels: bytes of `spare` to `to`, and from `from` to the second page of
+/// `spare`, which is visible.
 bool carries_by_kernel(const probe_site& site, void* spare, void* to, const void* from, word seed) {
   auto* const sent = static_cast<word*>(spare);
   word* const got = sent + word_count;
@@ -45,7 +44,7 @@ mapped_row visible_row(probe_site& site) {
   return row;
 }
 
-/// The time from `mapped` until `look` gives true, zero if at once; nothing if it takes too long.
+/// From `mapped` until `look` is true; zero if at once, empty if it takes too long.
 template <class Look>
 std::optional<std::chrono::nanoseconds> time_until(clock::time_point mapped, Look look) {
   if (look()) return std::chrono::nanoseconds{0};
@@ -74,7 +73,7 @@ void probe_visible_at_once(probe_site& site) {
     site.during = "when a new mapping was used at once";
     void* const fresh = row.at(row.size() - 1);
     const word seed = static_cast<word>(21 + row.size());
-    // The kernel first: it misses more easily.
+    // The kernel first, because it misses mappings more easily.
     const auto seen = time_until(mapped, [&] {
       return (!spare || carries_by_kernel(site, spare->at(0), fresh, fresh, seed)) &&
              carries(site, fresh, fresh, seed);
@@ -98,7 +97,6 @@ void probe_crosses_chunks(probe_site& site) {
   void* const across = static_cast<char*>(row.at(1)) - pattern_bytes / 2;
   bool seen =
       carries_in_time(site, row.at(0), row.at(0), 30) && carries_in_time(site, across, across, 31);
-  // Also on the device: from there to the first mapping.
   copy(site.queue, row.at(0), across, pattern_bytes);
   seen = seen && words_at(site.queue, row.at(0)) == pattern(31);
   if (seen && site.kernel) {
@@ -114,10 +112,10 @@ void probe_crosses_chunks(probe_site& site) {
 
 namespace {
 
-/// Two reservations of one unit, one right behind the other; nothing if HIP ignores the hints.
+/// Two neighbours of one unit; empty if HIP ignores the hints.
 std::optional<std::pair<address_reservation, address_reservation>> neighbours(probe_site& site) {
   site.during = "when neighbouring addresses were reserved";
-  // Another thread may take them in between.
+  // Others may take the addresses in between.
   for (int tries = 0; tries < 3; ++tries) {
     void* base = nullptr;
     {
@@ -138,7 +136,7 @@ std::optional<std::pair<address_reservation, address_reservation>> neighbours(pr
 void probe_crosses_reservations(probe_site& site) {
   auto addresses = neighbours(site);
   if (!addresses)
-    // For a day: if HIP follows no hint, each process would ask in vain.
+    // For a day, because each process would try in vain if HIP follows no hint.
     return site.found.set_until(trait::crosses_reservations, finding::unknown,
                                 "not found out: no two neighbouring reservations could be made",
                                 seconds_now() + longest_dated);
@@ -180,7 +178,7 @@ void probe_coherent_aliases(probe_site& site) {
   site.during = "when one chunk was used at two addresses";
   void* const here = maps[0].get();
   void* const there = maps[1].get();
-  // First each address shows the other's bytes, so that caches have them.
+  // Each address shows the other's bytes first, so that caches have them.
   bool same = carries_in_time(site, here, there, 40);
   same = carries_in_time(site, there, here, 41) && same && carries(site, here, there, 42);
   if (same && site.kernel) {
@@ -297,8 +295,7 @@ void probe_peer_copies(probe_site& site) {
 
 namespace {
 
-/// A pipe, by which the system touches memory for this process: it reports a fault that would end a
-/// program which touches the memory itself.
+/// Reads and writes memory by the system, which reports a fault instead of ending this process.
 class touching_pipe {
  public:
   touching_pipe() {

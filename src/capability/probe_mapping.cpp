@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// Probes of chunks, addresses and mappings.
 #include <hip/hip_runtime_api.h>
 
 #include <string>
@@ -28,7 +27,7 @@ void probe_virtual_memory(probe_site& site) {
 
 namespace {
 
-/// Whether a chunk of `make` can be used as any other. `name` is for messages.
+/// Probes whether a chunk of `make` works as any other; `name` is for messages.
 template <class Make>
 void probe_kind(probe_site& site, trait which, const std::string& name, Make make) {
   mapped_row row{site, 1};
@@ -53,7 +52,7 @@ void probe_host_chunks(probe_site& site) {
 }
 
 void probe_host_node_chunks(probe_site& site) {
-  // Every system has that node.
+  // Every system has node 0.
   probe_kind(site, trait::host_node_chunks, "a chunk in memory of NUMA node 0", [&] {
     return physical_chunk{memory_location::host_node(0), site.unit, site.device};
   });
@@ -93,7 +92,7 @@ void probe_unmaps_each(probe_site& site) {
 
 namespace {
 
-/// Whether freed addresses can be reserved again, as is the rule.
+/// By the rule, freed addresses can be reserved again.
 bool is_to_be_had_again(void* base, std::size_t bytes) {
   const address_reservation again{bytes, 0, base};
   return again.get() == base;
@@ -118,7 +117,7 @@ void probe_unmaps_many(probe_site& site) {
   site.during = "when addresses were freed whose three mappings had been undone by one call";
   row.addresses.free();
   site.during = "when addresses were reserved again";
-  // ROCm 6.2 reports that it freed them, and has not (ROCm/ROCR-Runtime#285).
+  // ROCm 6.2 reports a free that it has not done (ROCm/ROCR-Runtime#285).
   if (tells && !is_to_be_had_again(base, bytes))
     return site.answer(trait::unmaps_many, finding::no,
                        "addresses whose three mappings had been undone by one call were freed, and "
@@ -139,8 +138,8 @@ bool all_carry(const probe_site& site, const mapped_row& row, word seed) {
 }  // namespace
 
 void probe_tail_access(probe_site& site) {
-  // See rights_setting for ROCm 7.0 to 7.2. Of two sizes one comes first in its order, so granting
-  // both alone shows the defect for certain, and so does a third mapping behind a hole.
+  // For ROCm 7.0 to 7.2, see rights_setting. Both of two sizes granted alone show the defect for
+  // certain, as does a third mapping behind a hole.
   mapped_row beside{site, 3};
   beside.add_at(0, 1);
   beside.add_at(1, 2);
@@ -187,7 +186,7 @@ void probe_base_access(probe_site& site) {
 }
 
 void probe_equal_access(probe_site& site) {
-  // In two reservations in turn, as vectors grow (ROCm/rocm-systems#6977).
+  // In two reservations in turn, as of vectors that grow (ROCm/rocm-systems#6977).
   mapped_row first{site, 6};
   mapped_row second{site, 6};
   for (const std::size_t at : {0U, 1U, 3U, 2U, 5U}) {
@@ -213,7 +212,7 @@ void probe_reports_failed_map(probe_site& site) {
   const physical_chunk other{site.device, site.unit};
   try {
     mapping wrong{row.addresses, 0, other};
-    // There is only one mapping, which the row undoes.
+    // The row undoes the only mapping.
     static_cast<void>(wrong.release());
   } catch (const hip_error& error) {
     if (error.code() == hipErrorOutOfMemory) throw;

@@ -53,8 +53,8 @@ class spawn_actions {
   posix_spawn_file_actions_t value_{};
 };
 
-/// Signals as a new program expects them, even if the application blocks or ignores some, and a
-/// process group of its own, to which no terminal sends any.
+/// A new program's signals, even if the application blocks or ignores some, and a process group of
+/// its own, which no terminal signals.
 class spawn_attributes {
  public:
   spawn_attributes() {
@@ -77,10 +77,10 @@ class spawn_attributes {
   posix_spawnattr_t value_{};
 };
 
-/// This process's environment, but libhipvmm_preload.so is off: its pool would start a probe again.
+/// Without libhipvmm_preload.so, whose pool would start a probe again.
 std::vector<char*> probe_environment() {
   static char off[] = "HIPVMM_PRELOAD=off";
-  // A constructor that runs before the program becomes the probe may ask for a probe, too.
+  // A constructor that runs before the program becomes the probe may ask for a probe.
   static char no_other[] = "HIPVMM_PROBE=none";
   std::vector<char*> variables;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each)
@@ -93,8 +93,7 @@ std::vector<char*> probe_environment() {
   return variables;
 }
 
-/// Whether a program causes the signal itself. Others come from people, shells, limits and a system
-/// that is short of memory.
+/// Other signals come from people, shells, limits and a system that is short of memory.
 bool is_crash(int signal) {
   constexpr std::array crashes{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
   return std::find(crashes.begin(), crashes.end(), signal) != crashes.end();
@@ -117,7 +116,7 @@ probe_process::probe_process(const std::string& program,
   const spawn_attributes attributes;
   actions.give(writes.get(), STDOUT_FILENO);
   actions.open_nothing(STDIN_FILENO, O_RDONLY);
-  // The output of a runtime that crashes in a probe would alarm the program's user.
+  // The output of a crashing runtime would alarm the user.
   actions.open_nothing(STDERR_FILENO, O_WRONLY);
   actions.close_from(STDERR_FILENO + 1);
   require(::posix_spawn(&process_, program.c_str(), actions.get(), attributes.get(),
@@ -146,7 +145,6 @@ probe_process::reading probe_process::read_line(std::string& line,
     std::array<char, 4096> piece;
     const ssize_t got = ready < 0 ? -1 : ::read(output_.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
-    // A line without its end does not count.
     if (got <= 0) {
       at_end_ = true;
       return reading::end;
@@ -159,7 +157,7 @@ probe_process::ending probe_process::end() {
   if (process_ < 0) return {};
   const pid_t process = std::exchange(process_, -1);
   int status = 0;
-  // Waits for the program's own end, which may come a moment after that of its output.
+  // The program's own end may follow that of its output.
   constexpr int own_end_polls = 100;
   constexpr int killed_polls = 1000;
   pid_t reaped = 0;
@@ -171,7 +169,7 @@ probe_process::ending probe_process::end() {
     if (reaped == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   if (reaped == 0) {
-    // It is in a call of the driver that no signal ends; init gets it when this process ends.
+    // In a call of the driver that no signal ends; init reaps it later.
     warn("ending hipvmm-probe", "process " + std::to_string(process) +
                                     " hangs in the driver, does not die of SIGKILL and stays");
     return {"hangs in the driver"};

@@ -12,33 +12,32 @@
 namespace hipvmm::detail {
 
 /// Runs a program that writes lines to its standard output; the destructor ends it. It inherits the
-/// environment, and of descriptors its output alone (before glibc 2.34 also those without
-/// close-on-exec). It is a process group of its own: Ctrl-C in the application's terminal does not
-/// reach it.
+/// environment and no other descriptors (before glibc 2.34 those without close-on-exec). Ctrl-C
+/// does not reach it, because it is a process group of its own.
 class probe_process {
  public:
-  /// The first of `arguments` is the name that `program` is started by. Throws: std::system_error.
+  /// The first argument is the program's name for itself. Throws: std::system_error.
   probe_process(const std::string& program, const std::vector<std::string>& arguments);
   ~probe_process();
   probe_process& operator=(probe_process&&) = delete;
 
   enum class reading { line, end, late };
-  /// Reads the next line, without its line end. `end`: of the output; `late`: after `patience`.
+  /// Without the line end. `end`: of the output; `late`: after `patience`.
   reading read_line(std::string& line, std::chrono::milliseconds patience);
 
   struct ending {
-    std::string how;            // the end of a sentence: "crashed by signal 11 (...)"
-    bool from_outside = false;  // by a signal that it did not cause itself
+    std::string how;            // as the end of a message
+    bool from_outside = false;  // by a signal from others
   };
-  ending end();                         ///< kills the program unless it has ended
-  static ending ending_of(int status);  ///< `status`: from wait()
-  static bool sees_ends() noexcept;  ///< whether the system reports them: not if SIGCHLD is ignored
+  ending end();                         ///< kills it if it runs
+  static ending ending_of(int status);  ///< from wait()
+  static bool sees_ends() noexcept;     ///< false if SIGCHLD is ignored
 
  private:
   pid_t process_ = -1;
   file_descriptor output_;
   std::string buffer_;
-  bool at_end_ = false;  // of the output
+  bool at_end_ = false;
 };
 
 }  // namespace hipvmm::detail

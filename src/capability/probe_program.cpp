@@ -30,7 +30,7 @@ namespace {
 
 using std::filesystem::path;
 
-// Near the library or the program: a program that was built, or moved after its installation.
+// Near the library or program: built there, or moved after installation.
 std::vector<path> places() {
   std::vector<path> result{HIPVMM_INSTALLED_PROBE};
   std::vector<path> folders;
@@ -48,14 +48,13 @@ std::vector<path> places() {
   return result;
 }
 
-/// The first part of the path that others than root and this user may change, to put another
-/// program at `file`; empty if there is none.
+/// The first part by which others may replace `file`; empty if only root and this user can.
 std::string changeable_by_others(const path& file) {
   for (path part = file;; part = part.parent_path()) {
     struct stat found {};
     if (::lstat(part.c_str(), &found) != 0) return part.string();
     const bool is_ours = found.st_uid == 0 || found.st_uid == ::geteuid();
-    // In a sticky folder only owners replace their files.
+    // Only owners replace files in a sticky folder.
     const bool is_sticky = S_ISDIR(found.st_mode) && (found.st_mode & S_ISVTX) != 0;
     if (!is_ours || ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0 && !is_sticky))
       return part.string();
@@ -63,8 +62,7 @@ std::string changeable_by_others(const path& file) {
   }
 }
 
-/// Whether the library is linked into the running program, and the system started that program
-/// itself, not a loader that was named before it.
+/// The library is in the running program, which no named loader has started.
 bool is_linked_in() {
   if (::getauxval(AT_BASE) == 0) return false;
   Dl_info program{};
@@ -81,7 +79,7 @@ std::optional<int> ordinal_in(std::string_view text) {
   return value;
 }
 
-/// Goes on in a child; this process reports how the child ends, and ends alike.
+/// Returns in a child; this process reports how that ends, and ends alike.
 void watch_child() {
   const ::pid_t watching = ::getpid();
   const ::pid_t child = ::fork();
@@ -98,11 +96,11 @@ void watch_child() {
 }
 
 [[noreturn]] void answer_request(int argc, char** argv) {
-  // Probes may crash: no core, and no probe outlives its caller.
+  // No core of a crash, and no probe outlives its caller.
   constexpr rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Before the runtime starts, because a fork would lose it.
+  // Before the runtime starts, which does not survive a fork().
   const bool watches = argc == 5 && std::string_view{argv[4]} == watch_option;
   if (watches) watch_child();
   require_device(device_ref{0});
@@ -115,13 +113,12 @@ void watch_child() {
                                 "; usage: hipvmm-probe DEVICE [--without NAME,... [--watch]]"};
   }
   run_as_child(device_ref{*device}, without ? argv[3] : "");
-  // Skips destructors: probes lose memory on purpose, and runtimes may hang at the end.
+  // Skips destructors: probes lose memory on purpose, and runtimes may hang there.
   std::fflush(stdout);
   ::_exit(0);
 }
 
-/// Makes a program with the library linked in the program that probes, if started as such. Runs
-/// before all constructors of the program.
+/// Turns a program that contains the library into the probe, before the program's constructors.
 [[gnu::constructor(101)]] void be_probe_of_own_program(int argc, char** argv) noexcept {
   if (argc < 1 || argv == nullptr || argv[0] == nullptr || own_probe_name != argv[0]) return;
   if (::getauxval(AT_SECURE) != 0) return;
@@ -131,7 +128,6 @@ void watch_child() {
 }  // namespace
 
 probe_program find_probe_program() {
-  // A user who starts a program with rights of its own must not choose the programs that it runs.
   if (::getauxval(AT_SECURE) != 0) return {{}, "a program with rights of its own starts no other"};
   if (const char* const named = environment("HIPVMM_PROBE"); named != nullptr && *named != '\0') {
     if (std::string{named} == "none") return {{}, "HIPVMM_PROBE=none forbids a process for it"};

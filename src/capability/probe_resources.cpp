@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// Probes of the resources that chunks take and release, of sharing them, and of costs of calls.
 #include <hip/hip_runtime_api.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Whether the memory of a few chunks returned; nothing if others changed free memory.
+/// Empty if others changed free memory.
 struct returned {
   std::optional<bool> early;  // when unmapped and released
   std::optional<bool> late;   // when the addresses were freed too
@@ -48,7 +47,7 @@ returned measure_returned_memory(probe_site& site, std::size_t count) {
   row.undo();
   const std::size_t freed = free_memory(site);
 
-  // Half as a margin: chunks cost more than their bytes, and others keep or take some.
+  // Half as a margin: chunks cost more than their bytes, and others change free memory.
   const auto is_about = [bytes](std::size_t more, std::size_t less, std::size_t wanted) {
     return more >= less && more - less + bytes / 2 > wanted && more - less < wanted + bytes / 2;
   };
@@ -64,9 +63,8 @@ returned measure_returned_memory(probe_site& site, std::size_t count) {
   return result;
 }
 
-/// Rounds of a measurement of free memory: one side must lead by three, because other processes
-/// change free memory too. Two that probed at the same time answered for each other: a wrong `no`
-/// was kept on an H200 beside seven others that started.
+/// One side must lead by three, because other processes change free memory: a wrong `no` was kept
+/// on an H200 beside seven others that probed at once.
 class votes {
  public:
   static constexpr int most_rounds = 12;
@@ -78,7 +76,7 @@ class votes {
   }
   [[nodiscard]] bool is_decided() const { return std::abs(yes_ - no_) >= 3; }
   [[nodiscard]] bool is_yes() const { return yes_ > no_; }
-  /// An answer with a dissent holds for this process only.
+  /// An answer that is not unanimous holds for this process only.
   void answer(probe_site& site, trait which, std::string if_yes, std::string if_no) const {
     if (!is_decided())
       return site.answer(which, finding::unknown,
@@ -102,7 +100,7 @@ class votes {
   int disturbed_ = 0;
 };
 
-/// Seldom as many as in another process that probes at the same time.
+/// Seldom as many as another process's that probes at the same time.
 std::size_t chunks_of_round(int round) {
   return 4 + static_cast<std::size_t>(::getpid() + 3 * round) % 7;
 }
@@ -140,7 +138,7 @@ bool shows_same_memory(probe_site& site, import_form form, const shareable_handl
   return carries_in_time(site, row.at(0), map.get(), 80);
 }
 
-/// Nothing if HIP knows no such chunks.
+/// Empty if HIP knows no such chunks.
 std::optional<mapped_row> exportable_row(probe_site& site) {
   mapped_row row{site, 1};
   site.during = "when a chunk was created that can be exported";
@@ -188,17 +186,15 @@ void probe_imports_by_value(probe_site& site) {
 
 namespace {
 
-/// Of chunks retained by their addresses. Nothing if others changed free memory.
 struct retained {
-  std::optional<bool> kept;      // they are there as long as the handles
-  std::optional<bool> returned;  // and no longer
-  bool is_same = true;           // the handles are of the mapped memory
+  std::optional<bool> kept;      // as long as the handles
+  std::optional<bool> returned;  // after the handles' release
+  bool is_same = true;           // the mapped memory's
 };
 
 retained measure_retained_chunks(probe_site& site, std::size_t count) {
   const std::size_t bytes = count * site.unit;
   const auto is_taken = [&](std::size_t before, std::size_t now) -> std::optional<bool> {
-    // With half of it as a margin, as in measure_returned_memory().
     const std::size_t less = before - std::min(before, now);
     if (now > before + bytes / 2 || less >= bytes + bytes / 2) return std::nullopt;
     return less > bytes / 2;
@@ -277,7 +273,7 @@ std::optional<int> open_descriptors() {
 void measure_descriptors(probe_site& site) {
   constexpr int count = 4;
   constexpr int rounds = 3;
-  // The least of some rounds, because other threads of the program may open files meanwhile.
+  // The least of some rounds, because other threads may open files.
   std::optional<int> least;
   for (int round = 0; round < rounds; ++round) {
     const std::optional<int> before = open_descriptors();
@@ -300,9 +296,8 @@ std::int64_t time_of(Call call) {
   return std::chrono::nanoseconds{std::chrono::steady_clock::now() - start}.count();
 }
 
-/// Neighbours of the chunk whose calls are timed, because calls may take longer beside many: 256,
-/// or as many as 20 ms and a 64th of the free memory allow; none if one is refused, because the
-/// timed chunk itself needs room.
+/// Neighbours of the timed chunk, because calls may take longer beside many: at most 256, and as
+/// many as 20 ms and a 64th of the free memory allow. None if one is refused.
 mapped_row mapped_before(probe_site& site) {
   constexpr std::size_t most = 256;
   constexpr std::chrono::milliseconds patience{20};
@@ -328,7 +323,7 @@ void measure_costs(probe_site& site) {
                               &call_costs::set_access};
   std::array<std::array<std::int64_t, rounds>, places.size()> times{};
   mapped_row row = mapped_before(site);
-  // Otherwise the device takes rights only for all mappings from the first one on.
+  // Otherwise only all mappings together can be granted.
   const bool is_granted_alone =
       site.found.has(trait::tail_access) || site.found.has(trait::equal_access);
   const std::size_t offset = row.size() * site.unit;
@@ -355,7 +350,7 @@ void measure_costs(probe_site& site) {
   row.undo();
   for (std::size_t call = 0; call < places.size(); ++call) {
     std::sort(times[call].begin(), times[call].end());
-    // Load of the machine only adds to times. At least 1: zero means not measured.
+    // Load only adds to times. Zero would mean not measured.
     site.found.costs.*places[call] = std::max<std::int64_t>(times[call][rounds / 4], 1);
   }
 }

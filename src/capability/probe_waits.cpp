@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// Probes of waits: for a device, of hipFree, and of HIP's pools.
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
@@ -53,7 +52,6 @@ class lasting_work {
   std::shared_ptr<state> shared_ = std::make_shared<state>();
 };
 
-/// A stream capture, in the mode that forbids most.
 class probe_capture {
  public:
   explicit probe_capture(const stream& origin) : origin_{origin} {
@@ -64,7 +62,6 @@ class probe_capture {
   }
   probe_capture& operator=(probe_capture&&) = delete;
 
-  /// Returns whether the capture is still valid.
   bool end() {
     if (ended_) return false;
     hipGraph_t recorded = nullptr;
@@ -95,7 +92,6 @@ class probe_pool {
   hipMemPool_t value_;
 };
 
-/// The destructor frees it in the stream of its allocation, unless free() has.
 class probe_block {
  public:
   probe_block(const probe_pool& pool, const stream& own, std::size_t bytes) : own_{own} {
@@ -118,8 +114,7 @@ class probe_block {
   bool freed_ = false;
 };
 
-/// Whether a block allocated in `own` and freed in `other` is used in `own` only behind the work of
-/// `other`.
+/// Whether `own` reuses a block that `other` freed only behind the work of `other`.
 bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& other,
                      std::size_t bytes) {
   probe_block first{pool, own, bytes};
@@ -131,7 +126,6 @@ bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& ot
   used.record(own);
   bool is_early = false;
   if (second.get() == first.get())
-    // A busy device may need so long.
     for (int turn = 0; turn < 100 && !is_early; ++turn) {
       std::this_thread::sleep_for(1ms);
       is_early = used.is_done() && !work.is_over();
@@ -144,7 +138,7 @@ bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& ot
 
 constexpr auto longest_free = 100ms;
 
-/// AMD's runtime waits for an earlier free of the same block.
+/// On AMD's runtime a free waits for an earlier one of the same block.
 void allocate_and_free(const probe_pool& pool, const stream& own, std::size_t bytes) {
   for (int turn = 0; turn < 3; ++turn) probe_block{pool, own, bytes}.free(own);
 }
@@ -179,7 +173,7 @@ void probe_counts_ending_streams(probe_site& site) {
       leaving.reset();
     }};
     while (!begun) std::this_thread::yield();
-    std::this_thread::sleep_for(5ms * (1 << round));  // until it is in hipStreamDestroy
+    std::this_thread::sleep_for(5ms * (1 << round));
     const std::jthread timer{[&work] {
       std::this_thread::sleep_for(20ms);
       work.let_go();
@@ -196,8 +190,8 @@ void probe_counts_ending_streams(probe_site& site) {
 
 void probe_free_waits(probe_site& site) {
   site.during = "when memory of hipMalloc was freed";
-  // The work must last longer than a free that does not wait, however slow the device is. The first
-  // call may load code, so the second one is timed.
+  // Measured, because the work must last longer than a free that does not wait. The second call,
+  // because the first may load code.
   if (!wait_by_free(site.device)) throw std::bad_alloc{};
   const auto begin = std::chrono::steady_clock::now();
   if (!wait_by_free(site.device)) throw std::bad_alloc{};

@@ -58,7 +58,6 @@ class background_worker {
 
   void cancel_or_wait(background_task& task) noexcept {
     if (thread_.is_of_parent()) {
-      // Neither the worker nor a thread that may have held the lock exists here.
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
       return;
     }
@@ -154,7 +153,7 @@ class background_worker {
 
 namespace {
 
-// It allocates, and noexcept functions use it first.
+// Made at the start, because its constructor allocates and noexcept functions use it.
 [[maybe_unused]] const background_worker& worker_at_start = background_worker::instance();
 
 }  // namespace
@@ -164,7 +163,6 @@ bool background_task::submit() noexcept {
 }
 
 bool background_task::request_in(std::chrono::microseconds delay) noexcept {
-  // The thread that queued it has already written the data for the body.
   if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
   return background_worker::instance().submit(*this, background_worker::clock::now() + delay);
 }

@@ -34,7 +34,7 @@ bool background_thread::start() noexcept {
   const std::lock_guard lock{mutex_};
   if (stopped_) return false;
   if (thread_.joinable()) return true;
-  process_ = ::getpid();  // first, for a fork() in another thread
+  process_ = ::getpid();  // before the start: another thread may fork()
   try {
     const signals_blocked inherited;
     thread_ = std::jthread{[this](const std::stop_token& stop) {
@@ -44,7 +44,7 @@ bool background_thread::start() noexcept {
         try {
           relaxed.emplace();
         } catch (const hip_error& error) {
-          // A keeper needs no device, and nothing is captured without one.
+          // Without a device nothing is captured.
           if (error.code() != hipErrorNoDevice) throw;
         }
       });
@@ -52,14 +52,14 @@ bool background_thread::start() noexcept {
     }};
   } catch (const std::exception&) {
     process_ = 0;
-    return false;  // of the system, or for lack of memory of the host
+    return false;
   }
   return true;
 }
 
 void background_thread::stop() noexcept {
   if (is_of_parent()) {
-    // Neither the thread nor one that may have held the lock exists here; a join would never end.
+    // A join would never end, and the lock may be held for good.
     static_cast<void>(new (std::nothrow) std::jthread{std::move(thread_)});
     return;
   }
@@ -69,8 +69,8 @@ void background_thread::stop() noexcept {
     stopped_ = true;
     ending = std::move(thread_);
   }
-  // Outside the lock, because the work may want to start the thread. An error handler may end the
-  // process in the thread itself, which cannot wait for itself.
+  // Outside the lock, because the work may want to start the thread. This may be the thread itself,
+  // if an error handler ends the process there.
   if (ending.get_id() == std::this_thread::get_id()) ending.detach();
 }
 

@@ -34,7 +34,7 @@ constexpr std::array<unit, 14> read_units{{{1, ""},
                                            {1024 * TiB, "pib"},
                                            {1024 * 1024 * TiB, "eib"}}};
 
-/// For any locale.
+/// Independent of the locale, like lower().
 bool is_digit(char each) noexcept { return each >= '0' && each <= '9'; }
 char lower(char each) noexcept {
   return each >= 'A' && each <= 'Z' ? static_cast<char>(each - 'A' + 'a') : each;
@@ -80,7 +80,6 @@ std::size_t add_bytes(std::size_t a, std::size_t b) {
 
 std::string format_bytes(std::size_t bytes) {
   for (const unit& unit : written_units) {
-    // Small counts read better exact: "1536 B" rather than "1.50 KiB".
     if (bytes < unit.bytes || bytes < 10 * KiB) continue;
     std::array<char, 32> text;
     // Not snprintf, which writes a comma in some locales.
@@ -93,7 +92,7 @@ std::string format_bytes(std::size_t bytes) {
 }
 
 std::string format_limit(std::size_t bytes) {
-  // Not only the greatest number: limits are rounded down to whole units.
+  // Half is enough, because limits are rounded down to whole units.
   return bytes > largest / 2 ? "unlimited" : format_bytes(bytes);
 }
 
@@ -112,8 +111,8 @@ std::size_t parse_bytes(std::string_view text) {
                                 "' is no size: write digits and a unit, such as 4194304, 100 MB "
                                 "or 4MiB; KB to EB are powers of 1000, KiB to EiB of 1024"};
 
-  // In integers, as a double keeps 53 bits. From the last decimal to the first, dropping parts of a
-  // byte at each gives the same as dropping them once.
+  // In integers, because a double keeps 53 bits. From the last decimal to the first, so that
+  // dropping parts of a byte at each digit equals dropping them once.
   std::size_t part = 0;
   for (auto digit = decimals.rbegin(); digit != decimals.rend(); ++digit)
     part = (static_cast<std::size_t>(*digit - '0') * unit + part) / 10;

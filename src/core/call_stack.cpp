@@ -14,7 +14,7 @@ namespace hipvmm::detail {
 namespace {
 
 constexpr std::size_t most_frames = 32;
-constexpr std::size_t longest_name = 160;  // of templates in templates the beginning will do
+constexpr std::size_t longest_name = 160;
 
 std::string module_of(const void* at) {
   Dl_info found{};
@@ -36,7 +36,7 @@ bool takes_stacks(std::string_view name) {
 }  // namespace
 
 std::vector<const void*> call_stack() {
-  std::array<const void*, most_frames + 1> frames{};  // a null at the end
+  std::array<const void*, most_frames + 1> frames{};
   boost::stacktrace::safe_dump_to(0, frames.data(), sizeof(frames));
   return std::vector<const void*>(frames.begin(), std::find(frames.begin(), frames.end(), nullptr));
 }
@@ -45,7 +45,7 @@ std::string text_of_stack(const std::vector<const void*>& stack) {
   std::string lines;
   std::size_t number = 0;
   for (const void* const each : stack) {
-    // A return address may be the first of the next line, or even of the next function.
+    // The return address may belong to the next line or function.
     const boost::stacktrace::frame call{static_cast<const char*>(each) - 1};
     std::string name = call.name();
     if (number == 0 && takes_stacks(name)) continue;

@@ -38,7 +38,6 @@ bool is_captured(hipStream_t stream) {
   try {
     return is_capturing(stream);
   } catch (const hip_error& error) {
-    // The null stream, while a blocking stream of its device is captured.
     if (error.code() == hipErrorStreamCaptureImplicit) return true;
     throw;
   }

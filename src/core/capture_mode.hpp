@@ -7,9 +7,8 @@
 
 namespace hipvmm::detail {
 
-/// While one lives, HIP calls of this thread disturb no stream capture of another thread: a capture
-/// in global mode forbids other threads to wait, query and free, and is invalidated if they do.
-/// Captured streams must still not be used. Nested ones end in reverse order, without HIP calls.
+/// While one lives, waits, queries and frees of this thread invalidate no capture of another
+/// thread. Captured streams stay forbidden. Nested ones end in reverse order.
 class relaxed_captures {
  public:
   relaxed_captures();
@@ -17,15 +16,13 @@ class relaxed_captures {
   relaxed_captures& operator=(relaxed_captures&&) = delete;
 
  private:
-  hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // then the previous mode
+  hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // after construction the previous mode
 };
 
-/// hipStreamIsCapturing. Throws: hip_error.
 [[nodiscard]] bool is_capturing(hipStream_t stream);
 
-/// If true, nothing may be recorded in `stream`, and it cannot wait for anything. Also true for the
-/// null stream while a capture forbids its use, because HIP does not report that otherwise.
-/// Throws: hip_error for all else, such as a destroyed stream.
+/// If true, nothing may be recorded in `stream`, and it cannot wait. Also true for the null stream
+/// while a capture forbids its use, which HIP reports as an error. Throws: hip_error for all else.
 [[nodiscard]] bool is_captured(hipStream_t stream);
 
 struct capture_place {
@@ -35,10 +32,10 @@ struct capture_place {
   std::vector<hipGraphNode_t> last;  // the nodes that the stream's next one depends on, sorted
 };
 
-/// None for the null stream. Throws: hip_error for all else, such as a destroyed stream.
+/// Empty if a capture forbids the null stream. Throws: hip_error, as for a destroyed stream.
 [[nodiscard]] capture_place place_in_capture(hipStream_t stream);
 
-/// All nodes before the next one at `place`, sorted. Throws: hip_error, also if HIP lists no edges.
+/// All nodes before the next one at `place`, sorted. Throws: hip_error.
 [[nodiscard]] std::vector<hipGraphNode_t> nodes_before(const capture_place& place);
 
 }  // namespace hipvmm::detail

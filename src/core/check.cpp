@@ -54,7 +54,6 @@ void throw_out_of_host_memory(std::size_t bytes, const char* call) {
 
 std::string address_text(const void* address) {
   std::array<char, 32> text;
-  // %p writes null as "(nil)".
   std::snprintf(text.data(), text.size(), "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(address));
   return text.data();
 }
@@ -90,7 +89,7 @@ void throw_failure(hipError_t result, const char* call, const std::string& conte
 }
 
 bool is_stream_missing(hipError_t result) noexcept {
-  // The second up to ROCm 6.4.
+  // ROCm up to 6.4 returns hipErrorContextIsDestroyed.
   return result == hipErrorInvalidHandle || result == hipErrorContextIsDestroyed;
 }
 
@@ -106,7 +105,6 @@ void throw_stream_failure(hipError_t result, const char* call, hipStream_t strea
 }
 
 void report(hipError_t result, const char* call, const char* context) noexcept {
-  // After the runtime has shut down at process exit, its memory is gone and nothing is lost.
   if (result == hipSuccess || result == hipErrorDeinitialized) return;
   clear_last_error();
   std::string text;

@@ -15,12 +15,11 @@ namespace hipvmm::detail {
 
 std::size_t descriptor_limit() noexcept {
   rlimit limit{};
-  // Fails for no reason that could apply here; without an answer nothing is bounded.
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<std::size_t>::max();
   return limit.rlim_cur;
 }
 
-// /proc/self/fd would tell too, but reading it needs a descriptor.
+// Not by /proc/self/fd, because reading it needs a descriptor.
 std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept {
   const std::size_t end = std::min<std::size_t>(limit, std::numeric_limits<int>::max());
   std::size_t found = 0;
@@ -56,14 +55,14 @@ void require_file_name(const std::string& name) {
 }
 
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept {
-  // From the system's cache, without a request to a file system, which the sender may control.
+  // Without a request to a file system, which the sender may control.
   struct statx about {};
   if (::statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_SIZE,
               &about) == 0 &&
       about.stx_size > 0)
     return static_cast<std::size_t>(about.stx_size);
   if (S_ISREG(about.stx_mode)) return std::nullopt;
-  // Older kernels give a dma-buf no size but let seek to its end. It has no position to ask for.
+  // Older kernels give a dma-buf no size, but can seek to its end. Its position cannot be queried.
   const ::off_t before = ::lseek(descriptor, 0, SEEK_CUR);
   const ::off_t end = ::lseek(descriptor, 0, SEEK_END);
   if (end <= 0) return std::nullopt;

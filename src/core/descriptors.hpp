@@ -25,7 +25,7 @@ class file_descriptor {
   [[nodiscard]] int get() const noexcept { return value_; }
   [[nodiscard]] int release() noexcept { return std::exchange(value_, -1); }
   [[nodiscard]] bool empty() const noexcept { return value_ < 0; }
-  /// Returns false, with errno, if a delayed write has failed.
+  /// Returns false, with errno, if a delayed write failed.
   bool close() noexcept { return empty() || ::close(release()) == 0; }
 
  private:
@@ -35,27 +35,26 @@ class file_descriptor {
 /// The soft limit (RLIMIT_NOFILE), queried on each call, because programs change it.
 std::size_t descriptor_limit() noexcept;
 
-/// Counts the numbers below `limit` that are no open descriptor, up to `enough` of them. Cost: a
-/// system call of about 0.1 us for each number tested; needs no descriptor itself.
+/// Counts unused descriptor numbers below `limit`, up to `enough`. Needs no descriptor itself.
+/// Cost: a system call of about 0.1 us for each number tested.
 std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept;
 
-/// Whether more than half of the limit is used. Tests 64 numbers spread over all, which is exact to
-/// a 64th because the system assigns the lowest free number.
+/// More than half of the limit, by a sample of 64 numbers. The sample suffices because the system
+/// assigns the lowest free number.
 bool half_of_descriptors_used() noexcept;
 
-/// `what` begins the message, such as "the import of a chunk". ROCm 6.4 crashes on a number that is
-/// no descriptor. Throws: std::invalid_argument unless it is open.
+/// Throws: std::invalid_argument unless it is open: ROCm 6.4 would crash. `what` begins the
+/// message, such as "the import of a chunk".
 void require_open_descriptor(int descriptor, const char* what);
 
 /// Throws: std::invalid_argument if `name` is empty or has a NUL, at which the system would cut it.
 void require_file_name(const std::string& name);
 
-/// Returns the bytes of the memory or file that `descriptor` refers to, if the system reports them:
-/// Linux does for a dma-buf, which AMD's runtime exports, and for a memfd, but not for exports of
-/// NVIDIA's driver. Leaves the position in the file as it is.
+/// Returns the bytes of the memory or file behind `descriptor`, if Linux reports them: for a memfd
+/// and a dma-buf (AMD's export), not for NVIDIA's exports. Keeps the file's position.
 std::optional<std::size_t> bytes_behind(int descriptor) noexcept;
 
-/// Returns false on failure, with errno; a part of `text` may be written then.
+/// Returns false, with errno, if not all of `text` was written.
 inline bool write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());

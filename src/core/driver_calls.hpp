@@ -23,8 +23,7 @@ enum class memory_call : std::uint8_t {
 
 void add_call(memory_call which, std::chrono::steady_clock::duration time) noexcept;
 
-/// `timed{which}(call(...))` counts a call and measures its time: the object is constructed before
-/// the call is evaluated. Reading the clock twice costs little beside any of these functions.
+/// `timed{which}(call(...))` counts and times a call: C++17 constructs the object first.
 class timed {
  public:
   explicit timed(memory_call which) noexcept : which_{which} {}

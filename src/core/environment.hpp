@@ -5,8 +5,8 @@
 
 namespace hipvmm::detail {
 
-/// Null too in a program with rights of its own (setuid, file capabilities), because its caller
-/// must not control it. The library reads the environment by nothing else (a test checks that).
+/// The library's only access to the environment, which a test checks. Null in a program with rights
+/// of its own (setuid, file capabilities), which its caller must not control.
 inline const char* environment(const char* name) noexcept { return ::secure_getenv(name); }
 
 }  // namespace hipvmm::detail

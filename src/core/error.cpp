@@ -32,7 +32,7 @@ std::string limit_text(const shortage& why) {
   text += " of " + why.owner;
   if (why.most != 0 || !why.can_be_relieved()) text += ", which is " + format_limit(why.most);
   if (!why.can_be_relieved()) text += "; the request is larger than that";
-  // The processes of a budget have more to say.
+  // The budget adds its advice as context.
   if (is_budget) return text;
   const std::string setting = why.owner.substr(why.owner.rfind(':') + 1);
   return text + (why.can_be_relieved()
@@ -44,7 +44,6 @@ bool is_hip_function(std::string_view call) noexcept {
   return call.starts_with("hip") && call.size() > 3 && call[3] >= 'A' && call[3] <= 'Z';
 }
 
-/// The default handler. Only failed calls of HIP need their code; all others are whole sentences.
 void write_to_stderr(const char* call, int code, const char* message) noexcept {
   if (is_hip_function(call))
     std::fprintf(stderr, "hipvmm: %s failed in a call that cannot throw: %s (%d)\n", call, message,
@@ -101,7 +100,7 @@ std::string shortage::text() const {
       break;
     case exhausted::descriptors:
       text = "descriptor limit reached: too few file descriptors are left";
-      // Not for a chunk: no device.
+      // A device is set if the descriptors were for a chunk.
       if (device >= 0)
         text += (requested == 0 ? "" : " for a chunk of " + format_bytes(requested)) +
                 " on device " + std::to_string(device) + ", which has " + format_bytes(available) +

@@ -13,15 +13,14 @@
 
 namespace hipvmm::detail {
 
-/// Whether memory released on device `ordinal` may relieve `why`. False for a resource's own rules.
 [[nodiscard]] bool is_relieved_by(const shortage& why, int ordinal) noexcept;
 
 /// Ends loops that retry a refused request. One object serves one request.
 class retry_rounds {
  public:
-  /// Returns false if the last 16 rounds, refused for `why`, have changed none of its figures. One
-  /// round proves nothing: other threads may take the released memory. `waiting`: retirements that
-  /// may still relieve the request; while they reach new minima, the result is true.
+  /// Returns false if the last 16 rounds changed none of the known figures of `why`: in one round
+  /// other threads may have taken the released memory. `waiting`: retirements that may still
+  /// relieve the request; true while they reach new minima.
   [[nodiscard]] bool may_help(const shortage& why, std::size_t waiting = 0);
 
  private:
@@ -32,7 +31,7 @@ class retry_rounds {
 
 const char* error_name(int code) noexcept;
 
-/// The part of the text of `error` behind HIP's own sentence: empty, or "; " and more.
+/// The part of what() behind HIP's own sentence: empty, or "; " and more.
 const char* context_of(const hip_error& error) noexcept;
 
 /// Calls the error handler, or keeps the report while a reports_wait of this thread exists.
@@ -40,13 +39,12 @@ void deliver(const char* call, int code, const char* message) noexcept;
 
 [[nodiscard]] bool is_default_error_handler() noexcept;
 
-/// Reports for the error handler that threads make while a lock is held. The destructor, after the
-/// lock, delivers them: the handler may use the library. One thread at a time adds.
+/// Keeps reports for the error handler that are made under a lock. The destructor, after the lock,
+/// delivers them, because the handler may use the library. One thread at a time adds.
 class held_reports {
  public:
   ~held_reports();
   held_reports& operator=(held_reports&&) = delete;
-  /// Returns false, with nothing kept, when there is no memory for the report.
   bool add(const char* call, int code, const char* message) noexcept;
 
  private:
@@ -58,7 +56,7 @@ class held_reports {
   std::vector<held_report> reports_;
 };
 
-/// While this object lives, reports of its thread for the error handler go to `place`.
+/// While one lives, its thread's reports for the error handler go to `place`.
 class reports_wait {
  public:
   explicit reports_wait(held_reports& place) noexcept;
@@ -69,8 +67,7 @@ class reports_wait {
   held_reports* before_;
 };
 
-/// Returns false if `call` throws an out_of_memory that `is_expected` accepts, by the exception or
-/// its shortage: the caller then goes another way.
+/// Returns false if `call` throws an out_of_memory that `is_expected` accepts.
 template <typename Call, typename Predicate>
 [[nodiscard]] bool attempt(Call&& call, Predicate&& is_expected) {
   try {
@@ -113,7 +110,6 @@ template <typename Call>
   }
 }
 
-/// An out_of_memory that `call` throws continues with `advice()`, or with `advice(shortage)`.
 template <typename Call, typename Advice>
 decltype(auto) with_advice(Call&& call, Advice&& advice) {
   try {

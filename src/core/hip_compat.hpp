@@ -6,14 +6,12 @@
 #include <cstddef>
 #include <cstring>
 
-// The only file that depends on HIP header versions. It includes nothing of hipvmm: the providers
-// may use it too. Checked against the headers of 5.2.3, 5.7.1, 6.4.3 and 7.2.4, and against the
-// published header of the HIP 10 line, whose functions depend on HIP_FORCE_API_VERSION.
+// The only file that depends on HIP header versions; providers use it too. Checked against 5.2.3,
+// 5.7.1, 6.4.3, 7.2.4 and the HIP 10 line, whose functions depend on HIP_FORCE_API_VERSION.
 namespace hipvmm::hip_compat {
 
-// hipPointerAttribute_t calls the field `memoryType` up to 5.x and `type` from 6.0 on. From then on
-// managed memory, host memory before, has a type of its own. So has memory that HIP does not know;
-// older headers get a type for it that they do not use.
+// The field is `memoryType` up to 5.x. Older headers report managed memory as the host's, and have
+// no type for memory that HIP does not know: an unused one stands for it.
 #if HIP_VERSION_MAJOR >= 6
 inline auto& memory_type(hipPointerAttribute_t& attributes) { return attributes.type; }
 inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeManaged;
@@ -33,22 +31,18 @@ inline constexpr auto virtual_memory_management_supported =
     static_cast<hipDeviceAttribute_t>(hipDeviceAttributeMemoryPoolsSupported + 1);
 #endif
 
-// Newer than 5.2. Their values have not changed since: after the one above, and after
-// hipDeviceAttributeFineGrainSupport, the last of AMD's own in 5.2.
+// Newer than 5.2: numbered behind the one above, and behind AMD's last attribute of 5.2.
 inline constexpr int host_register_supported =
     static_cast<int>(virtual_memory_management_supported) + 1;
 inline constexpr int memory_pool_handle_types = host_register_supported + 1;
 inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGrainSupport) + 1;
 
-// hipDeviceProp_t is another type from 6.0 on, and its function another symbol. The name is a macro
-// for that up to 7.x, an inline function in HIP 10.
 #if HIP_VERSION_MAJOR >= 6
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDevicePropertiesR0600
 #else
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDeviceProperties
 #endif
 
-// Sets values that hipDeviceProp_t has since 6.0, from hipDeviceGetAttribute: `attribute(number)`.
 template <class Attribute>
 void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
                           [[maybe_unused]] const hipUUID& uuid,
@@ -66,15 +60,15 @@ void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
 #endif
 }
 
-// hipLimitStackSize is newer than 5.2; its number is free there.
+// hipLimitStackSize, newer than 5.2.
 inline constexpr int limit_stack_size = 0;
-// Numbers of limits end here. hipLimitRange is newer than 5.2, whose limits end after the heap.
+// The end of the numbers of limits. hipLimitRange is newer than 5.2.
 #if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 7)
 inline constexpr int limit_range = hipLimitRange;
 #else
 inline constexpr int limit_range = hipLimitMallocHeapSize + 1;
 #endif
-// hipDeviceLmemResizeToMax, whose value in the header of 5.2 also names two schedules.
+// hipDeviceLmemResizeToMax. In the header of 5.2 its value is also two schedules'.
 inline constexpr unsigned local_memory_resize_to_max = 0x10;
 
 // hipEventDisableSystemFence and hipMemcpyDeviceToDeviceNoCU are newer than 5.2.
@@ -104,7 +98,6 @@ inline bool is_on_host_node(const hipMemLocation& place) noexcept {
   return std::memcmp(&place.type, &host_node_location, sizeof(place.type)) == 0;
 }
 
-// The type of a chunk whose bytes no cache keeps. Copied as above.
 inline void set_uncached(hipMemAllocationProp& properties) noexcept {
   std::memcpy(&properties.type, &uncached_allocation, sizeof(properties.type));
 }
@@ -118,8 +111,7 @@ inline bool is_on_host(const hipMemLocation& place) noexcept {
   return type >= host_location && type <= nearest_host_node_location;
 }
 
-// The kind of handle of hipMemGetHandleForAddressRange. Headers before 7.0 have neither the type
-// nor the function; to the linker the argument is an int.
+// Headers before 7.0 lack the type and its function; to the linker the argument is an int.
 #if HIP_VERSION_MAJOR >= 7
 using range_handle_type = hipMemRangeHandleType;
 #else
@@ -127,7 +119,7 @@ enum range_handle_type : int {};
 #endif
 inline constexpr int dma_buf_of_range = 1;
 
-// hipMemHandleTypeFabric is newer than 7.2, with CUDA's number. A chunk may have both kinds.
+// hipMemHandleTypeFabric is newer than 7.2. A chunk may have it beside the descriptor's kind.
 inline constexpr int fabric_handle_kind = 8;
 inline constexpr std::size_t fabric_handle_bytes = 64;
 inline void set_handle_kinds(hipMemAllocationProp& properties, int kinds) noexcept {
@@ -139,7 +131,7 @@ inline int handle_kinds(const hipMemAllocationProp& properties) noexcept {
   return kinds;
 }
 
-// The compression and the use of a chunk: fields of allocFlags in headers since 5.7.
+// In allocFlags in headers since 5.7.
 template <class Properties>
 constexpr auto& compression_type(Properties& properties) noexcept {
   if constexpr (requires { properties.allocFlags; })
@@ -155,8 +147,8 @@ constexpr auto& usage(Properties& properties) noexcept {
     return properties.usage;
 }
 
-// The last argument of hipMemAdvise, from a device's ordinal or hipCpuDeviceId. It converts to the
-// declared type: an int or, in the HIP 10 line, a hipMemLocation (ROCm/rocm-systems#10358).
+// The last argument of hipMemAdvise, from an ordinal or hipCpuDeviceId: an int or, in the HIP 10
+// line, a hipMemLocation (ROCm/rocm-systems#10358).
 class advice_place {
  public:
   using location = hipMemLocation;
@@ -173,8 +165,7 @@ class advice_place {
   int ordinal_;
 };
 
-// hipMemPoolProps has `maxSize` from 6.2 on, in place of the first reserved bytes, which had to be
-// zero before. Read from this offset, it means the same with any header.
+// `maxSize` since 6.2; before that reserved bytes that had to be zero.
 inline unsigned long long max_pool_bytes(const hipMemPoolProps& properties) {
   constexpr std::size_t place = offsetof(hipMemPoolProps, win32SecurityAttributes) + sizeof(void*);
   unsigned long long bytes = 0;
@@ -182,13 +173,12 @@ inline unsigned long long max_pool_bytes(const hipMemPoolProps& properties) {
   return bytes;
 }
 
-// hipStreamLegacy names the null stream from 6.x on; its value, 1, is no stream in older headers.
+// Newer headers name 1 hipStreamLegacy, in older ones it is no stream.
 inline bool is_legacy_stream(hipStream_t stream) {
   return stream == nullptr || reinterpret_cast<unsigned long long>(stream) == 1;
 }
 
-// Headers that number the types of nodes from 0 have memory nodes, under CUDA's numbers. The header
-// of 5.2 numbers from 1 and has none: they get numbers that it does not use.
+// CUDA's numbers; unused ones in the header of 5.2, which has no memory nodes and numbers from 1.
 inline constexpr int graph_node_type_mem_alloc =
     static_cast<int>(hipGraphNodeTypeKernel) == 0 ? 10 : static_cast<int>(hipGraphNodeTypeCount);
 inline constexpr int graph_node_type_mem_free = graph_node_type_mem_alloc + 1;

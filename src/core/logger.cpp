@@ -15,10 +15,8 @@
 #include "core/logger.hpp"
 #include "core/write_signals.hpp"
 
-// A program may have another version of spdlog, whose functions have the same names. A linker would
-// take one for both, so the library's have names of their own.
+// Renamed, because a program may have another version of spdlog under the same names.
 #define spdlog hipvmm_spdlog
-// Its files are closed in programs that the process starts.
 #define SPDLOG_PREVENT_CHILD_FD
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
@@ -68,7 +66,7 @@ void report_once(std::atomic<bool>& told, const std::string& sentence) {
 }  // namespace
 
 struct logger::state {
-  std::string why_no_file;  // the file that was requested
+  std::string why_no_file;  // empty unless a requested file cannot be written
   std::atomic<bool> no_file_reported = false;
   std::atomic<bool> failure_reported = false;
   spdlog::logger lines{"hipvmm", {}};
@@ -90,7 +88,7 @@ struct logger::state {
   }
 
  private:
-  // Not emptied: processes that the program starts, such as hipvmm-probe, have the same name.
+  // Appends, because programs that the process starts (hipvmm-probe) write to the same file.
   void open(const std::string& variable, const std::string& name) {
     try {
       lines.sinks().push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(name));
@@ -120,7 +118,7 @@ log_level logger::level() const noexcept { return detail::least_logged; }
 
 void logger::log(log_level line, std::string_view text) {
   if (!should_log(line)) return;
-  const detail::without_write_signals failing;  // is reported
+  const detail::without_write_signals failing;
   if (const sinks_use mine; mine) state_->lines.log(level_of(line), {text.data(), text.size()});
 }
 

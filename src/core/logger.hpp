@@ -14,7 +14,7 @@
 
 namespace hipvmm::detail {
 
-/// The lowest level until default_logger() is made, which the first call that logs does.
+/// Lets all lines pass until the first one makes default_logger().
 extern std::atomic<log_level> least_logged;
 
 bool logs_to_stderr() noexcept;
@@ -22,10 +22,10 @@ bool logs_to_stderr() noexcept;
 void log_line(log_level level, std::string (*make)(void*), void* argument) noexcept;
 
 /// Writes the text that `make()` returns. If `Level` is not compiled in, there is no code; if it is
-/// disabled, the cost is one load. Exceptions do not leave the function.
+/// disabled, the cost is one load.
 template <log_level Level, log_level Compiled = log_level::HIPVMM_LOGGING_LEVEL, typename Make>
 void log([[maybe_unused]] Make make) noexcept {
-  // Makes a build with another HIPVMM_LOGGING_LEVEL compile too.
+  // So that a build that compiles the line in does not fail.
   static_assert(std::is_constructible_v<std::string, std::invoke_result_t<Make&>>);
   if constexpr (Level >= Compiled) {
     if (Level >= least_logged.load(std::memory_order_relaxed))

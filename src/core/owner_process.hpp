@@ -10,9 +10,8 @@
 
 namespace hipvmm::detail {
 
-/// A T that is never destroyed: static objects of a program may use the library while it exits. A
-/// static one is made at its first use. If noexcept functions use it first, its constructor must
-/// not allocate, because the host may have no memory left, or the program's start makes it.
+/// Never destroyed, because a program's static objects may use the library at exit. If noexcept
+/// functions use a static one first, T() must not allocate, or the program's start must make it.
 template <typename T>
 class never_destroyed {
  public:
@@ -25,7 +24,6 @@ class never_destroyed {
   alignas(T) std::byte bytes_[sizeof(T)];
 };
 
-/// The one T of the process.
 template <typename T>
 [[nodiscard]] T& only() noexcept(noexcept(T())) {
   static never_destroyed<T> made;

@@ -54,7 +54,7 @@ class ranked_mutex {
 #endif
 
   std::mutex mutex_;
-  [[maybe_unused]] lock_rank rank_;  // in Debug builds
+  [[maybe_unused]] lock_rank rank_;
 };
 
 }  // namespace hipvmm::detail

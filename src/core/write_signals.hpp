@@ -6,9 +6,8 @@
 
 namespace hipvmm::detail {
 
-/// While one lives, two writes of its thread fail with an error instead of a signal that ends the
-/// process: of a file longer than RLIMIT_FSIZE (`ulimit -f`) by EFBIG, not SIGXFSZ, and to a pipe
-/// without a reader by EPIPE, not SIGPIPE. Cost: two system calls, a third one at the end.
+/// While one lives, its thread's writes past RLIMIT_FSIZE (`ulimit -f`) fail with EFBIG and those
+/// to a pipe without a reader with EPIPE, without SIGXFSZ and SIGPIPE. Cost: three system calls.
 class without_write_signals {
  public:
   without_write_signals() noexcept {

@@ -35,7 +35,7 @@ void set_retired_bytes_function(retired_bytes_function function) noexcept {
 void check_resources(hipError_t result, const char* call, device_ref device, std::size_t bytes,
                      std::source_location where) {
   if (result == hipSuccess) return;
-  // A call may need several and has closed them when it fails: one or two left are too few.
+  // A failed call has closed those that it opened: one or two left are too few.
   constexpr std::size_t enough = 4;
   const std::size_t limit = descriptor_limit();
   const std::size_t left = free_descriptors(limit, enough);
@@ -51,7 +51,6 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
       context = std::string{call} + " does not say how much it needs: free memory" +
                 (context.empty() ? "" : "; " + context);
     const std::size_t free = device.free_memory();
-    // Free memory may exceed a total that is a part of the host's memory.
     const std::size_t total = std::max(device.total_memory(), free);
     throw out_of_memory{shortage{.cause = exhausted::device_memory,
                                  .device = device.ordinal(),

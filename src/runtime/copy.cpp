@@ -31,7 +31,7 @@ constexpr std::size_t staging_bytes = std::size_t{64} << 10;
 
 struct copy_side {
   const void* address;
-  std::optional<device_ref> named;  ///< the device that a copy between devices names
+  std::optional<device_ref> named;  ///< by copy_peer_async()
 };
 
 struct copy_request {
@@ -41,17 +41,16 @@ struct copy_request {
   std::size_t bytes;
 };
 
-// More mappings than a large vector has; beyond, the search for a defect ends.
+// More than a large vector has.
 constexpr int most_mappings = 4096;
 
 std::string name_of(device_ref device) { return "device " + std::to_string(device.ordinal()); }
 
-/// Whether the host may read `address`, as far as the system says; yes if it says nothing.
+/// True if the system does not say.
 bool is_readable(const void* address) {
   std::ifstream maps{"/proc/self/maps"};
   if (!maps) return true;
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);
-  // Each line begins "from-to rwxp".
   std::string rest;
   std::uintptr_t from = 0;
   std::uintptr_t to = 0;
@@ -106,8 +105,8 @@ std::string right_defect(const void* address, device_ref owner, device_ref user,
          (user != owner ? ", or use a stream of " + name_of(owner) : "");
 }
 
-/// The first address that HIP knows no memory at, if that is so of the last byte before `end`
-/// and not of `begin`; else `end`. CUDA takes a whole reservation for the memory at an address.
+/// Returns the first address in [begin, end) without memory if the last byte has none, else `end`.
+/// For CUDA, which reports a whole reservation as the memory at an address.
 const char* first_unknown(const char* begin, const char* end) {
   const auto is_known = [](const char* at) {
     return detail::memory_at(at).kind != detail::pointer_kind::unknown;
@@ -164,7 +163,7 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   if (detail::is_stream_missing(result))
     return found.add(detail::missing_stream_text(request.stream.get()));
   if (result == hipErrorDeinitialized) return;
-  // The first question, because it costs no capture.
+  // Asked first, because it invalidates no capture.
   if (detail::is_captured(request.stream.get()))
     return found.add(
         "the stream is captured, or a capture forbids its use, so that HIP was not asked what is "
@@ -187,15 +186,13 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   if (found.defects.empty()) add_for("source", *request.source, request.destination);
 }
 
-/// Throws hip_error. The text names the addresses, bytes and stream of the request, the memory that
-/// HIP reports there, and a remedy. Clears HIP's last error.
 [[noreturn]] void throw_copy_failure(hipError_t result, const char* call,
                                      const copy_request& request, std::source_location where) {
   findings found;
   try {
     ask(result, request, found);
   } catch (const std::exception&) {
-    // The caller is to get the failure of the copy.
+    // The caller gets the copy's failure.
   }
   std::string text = std::to_string(request.bytes) + " bytes were to be ";
   text += request.source ? "copied from " + detail::address_text(request.source->address) +
@@ -217,7 +214,6 @@ void check_fill(hipError_t result, const char* call, stream_ref stream, const vo
   check_copy(result, call, {stream, {destination, {}}, {}, bytes});
 }
 
-/// The length of the shortest of 1, 2 and 4 bytes that `pattern` repeats; zero when none does.
 std::size_t short_period(const unsigned char* pattern, std::size_t bytes) {
   for (const std::size_t period : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
     if (bytes % period == 0 && std::equal(pattern + period, pattern + bytes, pattern))
@@ -238,8 +234,8 @@ void fill_words(stream_ref stream, void* destination, const void* pattern, std::
              "hipMemsetD32Async", stream, destination, 4 * count);
 }
 
-/// Writes the `bytes` bytes at `source` (host memory) by fills, one for each run of equal words or
-/// bytes. Fills carry their values, so that a graph does not refer to `source`.
+/// One fill for each run of equal words or bytes: unlike copies, fills do not make a graph refer to
+/// `source`.
 void write_by_fills(stream_ref stream, unsigned char* destination, const unsigned char* source,
                     std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
@@ -330,7 +326,7 @@ void fill_pattern_async(stream_ref stream, void* destination, const void* patter
     return;
   }
 
-  // No kernel in this library: first elements go over from the host, and the device doubles them.
+  // The library has no kernel: the host copies first elements, and the device doubles them.
   auto* const start = static_cast<unsigned char*>(destination);
   if (stream.is_capturing()) {
     // A captured copy reads the host's memory at each launch.

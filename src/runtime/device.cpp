@@ -42,7 +42,6 @@ const char HIPVMM_DETAIL_INTERFACE = 0;
 }  // namespace detail
 
 int device_count() {
-  // The number of devices never changes while a process lives.
   static const int count = [] {
     int value = 0;
     const hipError_t result = hipGetDeviceCount(&value);
@@ -115,7 +114,6 @@ std::string device_ref::name() const {
 }
 
 std::string to_string(const device_uuid& uuid) {
-  // Not isalnum, which depends on the locale.
   const auto is_letter_or_digit = [](unsigned char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   };
@@ -223,7 +221,7 @@ void device_ref::synchronize() const {
     try {
       if (detail::wait_by_free(*this) || (waits && detail::wait_by_host_free(*this))) return;
     } catch (const hip_error&) {
-      // The call below fails as well, or waits.
+      // synchronize_device() fails as well, or waits.
     }
   }
   detail::synchronize_device(*this);
@@ -298,7 +296,7 @@ std::size_t most_memory(device_ref device) {
   return std::max(usable, pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
 }
 
-// Deprecated on AMD, which has no such contexts; HIP has no other name for the question.
+// Deprecated on AMD, but HIP has no other such query.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 bool has_context(device_ref device) noexcept {

@@ -17,17 +17,15 @@ namespace {
 std::atomic<bool> counts_ending_streams{true};
 std::atomic<std::optional<bool>> free_waits{};
 
-/// One lock for each device: shared by waits for it, held alone while a stream ends that they may
-/// miss. Devices beyond the array share locks, which costs only time.
+/// One lock for each device (with others beyond the array): shared by waits for it, held alone
+/// while a stream ends that they may miss.
 struct device_gates {
   std::array<std::shared_mutex, 64> locks;
-  // Shared by searches of pools, held alone while one is created or destroyed.
-  std::shared_mutex pools;
-  // A child of fork() may find locks held by threads that it does not have.
+  std::shared_mutex pools;  // shared by searches, held alone while a pool is created or destroyed
   const ::pid_t process = ::getpid();
 };
 
-/// Null in a child of fork(), because the gates may be shut for good there.
+/// Null in a child of fork(), which may lack the thread that holds a lock.
 device_gates* all_gates() {
   static never_destroyed<device_gates> all;
   return all.get().process == ::getpid() ? &all.get() : nullptr;

@@ -23,9 +23,8 @@ using detail::check;
 
 namespace detail {
 
-/// The points of an event's last recording, and further blocks of points if they do not fit. One
-/// thread at a time writes them. A thread that reads meanwhile finds that out by the event's state,
-/// because each value is stored after the state has changed.
+/// One thread at a time writes the points. A reader that races with it finds the event's state
+/// changed, which happens before any value is stored.
 struct recorded_points {
   struct one {
     std::atomic<watch_place*> place{nullptr};
@@ -33,7 +32,7 @@ struct recorded_points {
     std::atomic<void*> stream{nullptr};
     std::atomic<std::uint64_t> count{0};
   };
-  std::atomic<std::uint64_t> recording{0};  // the state's count when they were written
+  std::atomic<std::uint64_t> recording{0};
   std::atomic<std::size_t> used{0};
   std::array<one, 2> points;
   std::atomic<recorded_points*> more{nullptr};
@@ -49,7 +48,7 @@ recorded_points& made_at(std::atomic<recorded_points*>& kept) {
   return *made.release();
 }
 
-/// Throws: std::bad_alloc; then they are those of no recording.
+/// Throws: std::bad_alloc; the points then belong to no recording.
 void write(const watched_points& points, std::uint64_t recording,
            std::atomic<recorded_points*>& to) {
   recorded_points* block = &made_at(to);
@@ -66,7 +65,6 @@ void write(const watched_points& points, std::uint64_t recording,
   to.load(std::memory_order_acquire)->recording.store(recording, std::memory_order_release);
 }
 
-/// False when another recording writes them.
 bool read(const recorded_points& from, watched_points& points) {
   const recorded_points* block = &from;
   const std::size_t used = from.used.load(std::memory_order_acquire);
@@ -104,8 +102,8 @@ event_recording::event_recording(const event& recorded, stream_ref stream) noexc
 }
 
 event_recording::~event_recording() {
-  // No other thread writes: earlier writers had ended, and a later one sees this recording under
-  // way and has no points. If the state has changed since, nobody can use these points.
+  // No other thread writes: a later recording sees this one under way and has no points. If the
+  // state has changed since, nobody can use these.
   const std::uint64_t own = (state_ / recorded_order::one_recording) + 1;
   if (has_succeeded_ && !points_.empty())
     report_exceptions([&] { write(points_, own, order_.points_); });
@@ -116,7 +114,7 @@ event_use::event_use(const event& used) noexcept : event_{used} {
   const recorded_order& order = event_.order_;
   const std::uint64_t state = order.state_.load();
   if ((state & recorded_order::handle_exposed) != 0) return;
-  // While a recording is under way the state is further than the written one.
+  // While a recording is under way, the state is ahead of the points.
   const recorded_points* const points = order.points_.load(std::memory_order_acquire);
   if (points == nullptr ||
       points->recording.load(std::memory_order_acquire) != state / recorded_order::one_recording)
@@ -151,7 +149,7 @@ ihipEvent_t* require_event(ihipEvent_t* value) {
   return value;
 }
 
-/// Like check(), for a recording in `stream`. HIP has one code for the two mistakes.
+/// HIP has one code for a missing stream and another device's.
 void check_recording(hipError_t result, device_ref device, stream_ref stream,
                      std::source_location where = std::source_location::current()) {
   if (detail::is_stream_missing(result))
@@ -206,7 +204,7 @@ bool detail::is_idle(stream_ref stream) {
     const relaxed_captures relaxed;
     return is_done_without_notify(stream);
   } catch (const hip_error& error) {
-    // ROCm 5.7 refuses the query beside another stream's global capture, and takes a record.
+    // ROCm 5.7 refuses the query, but not a record, beside another stream's global capture.
     if (error.code() != hipErrorStreamCaptureUnsupported &&
         error.code() != hipErrorStreamCaptureInvalidated)
       throw;

@@ -11,13 +11,13 @@ namespace hipvmm::detail {
 
 void record_without_notify(const event& recorded, stream_ref stream);
 
-/// False too if a capture beside it forbids the query. Pre: it is not captured. Throws: hip_error.
+/// Also false if another stream's capture forbids the query. Pre: not captured. Throws: hip_error.
 [[nodiscard]] bool is_idle(stream_ref stream);
-/// is_idle() under runtime_rules::queries_stream_before_record, else false. Pre, Throws: as that.
+/// As is_idle(); false without runtime_rules::queries_stream_before_record.
 [[nodiscard]] bool needs_no_event(stream_ref stream);
 
-/// Scope around a call that records an event in `stream`. Stores the watchers' points of the stream
-/// in the event, unless another thread records it meanwhile: then its record is not known.
+/// Scope around a recording. Stores the watchers' points of `stream` in the event, unless another
+/// thread records it meanwhile.
 class event_recording {
  public:
   event_recording(const event& recorded, stream_ref stream) noexcept;
@@ -28,13 +28,13 @@ class event_recording {
  private:
   const recorded_order& order_;
   watched_points points_;
-  std::uint64_t state_;  // when this began
+  std::uint64_t state_;
   bool has_succeeded_ = false;
 };
 
-/// Made before a call that waits for an event or queries it. After its success the watchers are
-/// notified of the order, if it is known: the event was last recorded through the library, not
-/// again meanwhile, and nobody else has its handle.
+/// Made before a call that waits for an event or queries it. After its success the watchers learn
+/// the order, if it is known: the event was last recorded through the library, not again since, and
+/// nobody else has its handle.
 class event_use {
  public:
   explicit event_use(const event& used) noexcept;
@@ -43,11 +43,10 @@ class event_use {
   void note_passed() const noexcept;
 
  private:
-  /// Empty if the order is not known.
   [[nodiscard]] watched_points points() const;
 
   const event& event_;
-  std::uint64_t state_ = 0;  // 0: nothing is known
+  std::uint64_t state_ = 0;  // 0: the order is not known
 };
 
 }  // namespace hipvmm::detail

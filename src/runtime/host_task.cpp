@@ -31,7 +31,7 @@ void host_task(stream_ref stream, std::function<void()> task,
     for (const used_memory& each : uses) note_use(stream, each);
   }
   detail::add_host_function(stream, [task = std::move(task)](bool) { task(); });
-  // Behind the task: once it runs, the checker takes the work before it as finished.
+  // Noted again behind the task, because the checker takes all work before it as finished.
   for (const used_memory& each : uses) note_use(stream, each);
 }
 

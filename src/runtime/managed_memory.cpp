@@ -53,7 +53,7 @@ int to_hip(memory_location where) {
   return device->ordinal();
 }
 
-// Of a device that exists HIP says no more than that it is invalid.
+// HIP reports such a device only as invalid.
 void require_concurrent_access(device_ref device, const char* call) {
   if (device.supports_concurrent_managed_access()) return;
   detail::clear_last_error();
@@ -111,7 +111,6 @@ void advise_range(const void* pointer, std::size_t bytes, hipMemoryAdvise advice
 }
 
 hipMemoryAdvise to_hip(range_advice advice) {
-  // In the order of range_advice.
   static constexpr std::array all{hipMemAdviseSetReadMostly, hipMemAdviseUnsetReadMostly,
                                   hipMemAdviseUnsetPreferredLocation, hipMemAdviseSetCoarseGrain,
                                   hipMemAdviseUnsetCoarseGrain};
@@ -148,7 +147,7 @@ void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
   refuse_device_memory("hipMemPrefetchAsync", pointer, bytes);
   const hipError_t result = hipMemPrefetchAsync(pointer, bytes, place, stream.get());
   check_place(result, "hipMemPrefetchAsync", where);
-  // Else it is the device of the stream, which HIP before 6 does not tell.
+  // Else the stream's device is meant, which HIP before 6 does not tell.
   if (result == hipErrorInvalidDevice) {
     for (int ordinal = 0; ordinal < device_count(); ++ordinal)
       require_concurrent_access(device_ref{ordinal}, "hipMemPrefetchAsync");
@@ -156,7 +155,7 @@ void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
   check_range(result, "hipMemPrefetchAsync", pointer, bytes);
 }
 
-// The place means nothing to these, but some are refused without one that exists.
+// HIP ignores the place of these, but some need one that exists.
 void advise(const void* pointer, std::size_t bytes, range_advice advice) {
   advise_range(pointer, bytes, to_hip(advice), memory_location::host());
 }
@@ -170,7 +169,7 @@ range_attributes attributes_of_range(const void* pointer, std::size_t bytes) {
   int preferred = hipInvalidDeviceId;
   int last_prefetch = hipInvalidDeviceId;
   std::vector<int> places = room_for_all_places();
-  // ROCm 6.4 takes the first size for the number of attributes; here both are four.
+  // ROCm 6.4 takes the first size for the number of attributes; here both are 4.
   std::array<hipMemRangeAttribute, 4> wanted{
       hipMemRangeAttributeReadMostly, hipMemRangeAttributePreferredLocation,
       hipMemRangeAttributeLastPrefetchLocation, hipMemRangeAttributeAccessedBy};
@@ -215,7 +214,7 @@ memory_coherency coherency_of(const void* pointer, std::size_t bytes) {
 }
 
 void attach_async(stream_ref stream, void* pointer, attachment to) {
-  // No length: HIP takes all of the allocation, or nothing.
+  // 0 bytes: HIP takes the whole allocation.
   attach(stream, pointer, 0, to);
 }
 

@@ -29,7 +29,7 @@ std::size_t index_of(device_ref device) noexcept {
 }
 
 void set(std::atomic<bool>& flag) noexcept {
-  // Read first: a line that is not written stays in the caches of all threads.
+  // Read first, so that the cache line stays shared.
   if (!flag.load(std::memory_order_relaxed)) flag.store(true, std::memory_order_release);
 }
 
@@ -57,24 +57,21 @@ const machine_links& links_of_machine() {
   return found;
 }
 
-/// hipGetStreamDeviceId returns no error, and AMD's runtime leaves none behind.
 failed_look failed_stream_look() noexcept {
   const hipError_t left = take_last_error();
   return {left == hipSuccess ? hipErrorInvalidHandle : left, "hipGetStreamDeviceId"};
 }
 
-/// The owners of one side of a copy or fill, which may be memory of several devices.
 class owners_of_range {
  public:
   owners_of_range(const void* start, std::size_t bytes) noexcept
       : start_{static_cast<const char*>(start)}, bytes_{bytes} {}
 
-  /// The device of the byte at `offset`; empty if it is of none, or if HIP failed.
   [[nodiscard]] std::optional<device_ref> at(std::size_t offset) noexcept {
     if (offset >= end_) look_at(offset);
     return owner_;
   }
-  /// The offset of the first byte that may be of another device than the last one asked for.
+  /// The first offset that may be of another device than the last one passed to at().
   [[nodiscard]] std::size_t end() const noexcept { return end_; }
   [[nodiscard]] const failed_look& failure() const noexcept { return failure_; }
 
@@ -94,7 +91,7 @@ class owners_of_range {
       if (next > byte) end_ = std::min(bytes_, static_cast<std::size_t>(next - start_));
     } else {
       clear_last_error();
-      // Memory that HIP knows no bounds of is of one device.
+      // Memory without known bounds is of one device.
       if (result != hipErrorInvalidValue && result != hipErrorNotFound) {
         failure_ = {result, "hipMemGetAddressRange"};
         return;
@@ -112,8 +109,8 @@ class owners_of_range {
 
 std::string text_of(device_ref device) { return "device " + std::to_string(device.ordinal()); }
 
-/// HIP names device 0 for chunks in memory of the host, which need no link. No right is granted
-/// without a link otherwise. Returns `carrier` for such memory at `at`, else `owner`.
+/// HIP names device 0 for chunks in memory of the host, which need no link. Only such memory grants
+/// `carrier` a right without a link: then returns `carrier`, else `owner`.
 device_ref owner_for(device_ref carrier, device_ref owner, const void* at) {
   if (reaches(carrier, owner)) return owner;
   unsigned long long right = 0;
@@ -184,7 +181,7 @@ failed_look require_links(stream_ref stream, const void* destination, const void
     if (*to == *from) continue;
     if (!carrier) carrier = device_of_stream(stream);
     if (!carrier) return failed_stream_look();
-    // HIP itself looks at the first byte.
+    // HIP itself looks at the first byte, and takes its owner.
     const auto owner = [&](device_ref of, const void* start) {
       return done == 0 ? of : owner_for(*carrier, of, static_cast<const char*>(start) + done);
     };

@@ -11,43 +11,38 @@
 #include <hipvmm/runtime/stream.hpp>
 
 // Records which devices have exchanged memory by copies of the library, and refuses copies and
-// fills over links that AMD's runtime misses (runtime_rules). A copy between two devices needs no
-// access right, because it may go through the host; its stream may belong to either device.
+// fills over links that AMD's runtime misses (runtime_rules).
 namespace hipvmm::detail {
 
-/// Records for the life of the process that a copy between memory of both devices was submitted.
 void note_peer_copy(device_ref one, device_ref other) noexcept;
 
-/// Whether a copy between two devices may end the process, because only some are linked.
+/// Whether only some devices are linked, so that a copy between two may end the process.
 [[nodiscard]] bool copies_need_links();
 
-/// Returns the two devices without the link that a copy between memory of `one` and of `other` in a
-/// stream of `carrier` needs, if one is missing: the copy would end the process.
+/// Returns the two devices whose missing link would make a copy between memory of `one` and of
+/// `other` in a stream of `carrier` end the process.
 [[nodiscard]] std::optional<std::pair<device_ref, device_ref>> missing_link(device_ref carrier,
                                                                             device_ref one,
                                                                             device_ref other);
 
-/// A call of HIP that failed before the devices of a copy or fill were known.
 struct failed_look {
   hipError_t result = hipSuccess;
   const char* call = "";
 };
 
-/// Throws: unsupported, naming the devices, if a copy between memory of both in `stream` would end
-/// the process. The caller must report a returned failure: HIP did not tell the stream's device.
+/// Throws: unsupported if missing_link() returns one. The caller must report a returned failure:
+/// HIP did not tell the stream's device.
 [[nodiscard]] failed_look require_links(stream_ref stream, device_ref one, device_ref other);
-/// The same by the owners of the two ranges, part by part. No HIP call unless copies_need_links().
+/// The same for the owners of the two ranges, part by part.
 [[nodiscard]] failed_look require_links(stream_ref stream, const void* destination,
                                         const void* source, std::size_t bytes);
 
-/// copy_async() without require_links(), for linked devices and a stream of one of them.
 void copy_among_linked(stream_ref stream, void* destination, const void* source, std::size_t bytes);
 
-/// The same for a fill of a range, part by part. No HIP call if all devices are linked.
 [[nodiscard]] failed_look require_link_to(stream_ref stream, const void* destination,
                                           std::size_t bytes);
 
-/// Returns the first device after ordinal `after` that note_peer_copy() named with `device`.
+/// Returns the first device after ordinal `after` that exchanged memory with `device`.
 [[nodiscard]] std::optional<device_ref> next_copied_with(device_ref device, int after) noexcept;
 
 }  // namespace hipvmm::detail

@@ -18,12 +18,11 @@ namespace hipvmm::detail {
 /// Throws: std::invalid_argument, for `function`, if `stream` is being captured.
 void require_not_captured(const char* function, stream_ref stream);
 
-/// Returns the device of the stream's work, if HIP says. Throws: as device_ref::current().
+/// Throws: as device_ref::current().
 [[nodiscard]] std::optional<device_ref> device_of_stream(stream_ref stream);
 
-/// Scope around hipStreamDestroy, if waits for a device miss a stream that is being destroyed. The
-/// constructor waits for the stream. If that is impossible, as for a captured stream, the first
-/// begin() blocks until nobody waits for the device, and no such wait begins until the scope ends.
+/// Scope around hipStreamDestroy, if waits for a device miss streams that end. Waits for the
+/// stream, or if it cannot, as in a capture, keeps waits for the device out from begin() on.
 class stream_end {
  public:
   stream_end(stream_ref stream, device_ref device) noexcept;

@@ -15,10 +15,9 @@
 
 namespace hipvmm::detail {
 
-/// The place of one watcher. A place is never destroyed and serves later watchers, so that it can
-/// be read without a lock by code that remembers an earlier one.
+/// Never destroyed, so that code with a stale place can read it without a lock.
 struct watch_place {
-  std::atomic<std::uint64_t> number{0};           // of the watcher; 0: nobody may begin a visit
+  std::atomic<std::uint64_t> number{0};           // the watcher's; 0: no visit may begin
   std::atomic<stream_watcher*> watcher{nullptr};  // nullptr: the place is free
   std::atomic<std::uint32_t> visits{0};
   watch_place* next = nullptr;
@@ -31,9 +30,9 @@ struct registry {
     return count.load(std::memory_order_acquire) != 0;
   }
 
-  std::atomic<watch_place*> places{nullptr};  // only ever more of them
-  std::atomic<std::size_t> count{0};          // of watchers
-  std::mutex changes;                         // of the watchers; nothing is called under it
+  std::atomic<watch_place*> places{nullptr};
+  std::atomic<std::size_t> count{0};  // of watchers
+  std::mutex changes;                 // no watcher is called under it
   std::uint64_t last_number = 0;
 };
 
@@ -57,11 +56,10 @@ reporting_streams& reporting() {
   return made.get();
 }
 
-/// A watcher does not end while it is visited.
 class visit {
  public:
   visit(watch_place& place, std::uint64_t number) noexcept : place_{place} {
-    // Either the end of the watch sees the visit, or the visit that the watch has ended.
+    // Either end_watch() sees the visit, or the visit sees that the watch has ended.
     place_.visits.fetch_add(1);
     if (number != 0 && place_.number.load() == number) watcher_ = place_.watcher.load();
   }
@@ -94,7 +92,7 @@ void notify_all(const watched_points& points, Notify notify) {
   }
 }
 
-/// A failure here occurs in the call that the points are for too, which reports it: no points then.
+/// True on failure too, which the call that the points are for reports.
 bool may_be_captured(ihipStream_t* stream) {
   try {
     return is_captured(stream);
@@ -183,10 +181,10 @@ void note_stream_release(ihipStream_t* stream) noexcept {
 }
 
 void note_stream_end(ihipStream_t* stream) noexcept {
-  // First: a stream that gets a state meanwhile must not take it for one that reports its end.
+  // First, so that no watcher takes a new state meanwhile for one whose end is reported.
   reporting().erase(stream);
   if (!all().is_watched()) return;
-  // Reported behind the visits, because an error handler may end a watcher.
+  // Reported after the visits, because an error handler may end a watcher.
   held_reports told;
   const reports_wait wait{told};
   const events_wait later;

@@ -22,7 +22,6 @@ using detail::to_hip;
 
 namespace {
 
-/// `device` is one of those with rights to [address, address + bytes).
 void check_rights(hipError_t result, const char* call, const void* address, std::size_t bytes,
                   device_ref device, std::source_location where = std::source_location::current()) {
   if (result == hipSuccess) return;
@@ -150,7 +149,7 @@ void access_map::apply(void* address, std::size_t bytes) const {
 
 void detail::set_rights(void* address, std::size_t bytes, const access_map& rights,
                         device_ref owner, const access_map* before) {
-  // Peers first, the owner last: ROCm 7.14 corrupts the mapping when a peer is granted after the
+  // Peers first, the owner last: ROCm 7.14 corrupts the mapping if a peer is granted after the
   // owner (openxla/xla#46576). May go when no supported release does so.
   boost::container::small_vector<hipMemAccessDesc, 8> descs;
   const auto is_revoked = [&](device_ref device) {

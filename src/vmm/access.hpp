@@ -33,15 +33,13 @@ inline hipMemAccessDesc to_hip(access_desc desc) {
   return result;
 }
 
-/// Throws: unsupported, naming devices and link, unless `device` reaches memory of `owner`.
 void require_reach(device_ref device, device_ref owner);
 
-/// Sets `rights` over [address, address + bytes), whole mappings of memory of `owner`, and none for
-/// devices that have one in `before` only. Calls hipMemSetAccess once at most.
+/// Sets `rights` over whole mappings of memory of `owner`, and none for devices that only `before`
+/// names. At most one hipMemSetAccess.
 void set_rights(void* address, std::size_t bytes, const access_map& rights, device_ref owner,
                 const access_map* before = nullptr);
 
-/// Calls `visit(device, right)` for each device with another right in `after` than in `before`.
 template <typename Visit>
 void for_each_change(const access_map& before, const access_map& after, Visit visit) {
   for (const access_desc& entry : before.entries())

@@ -22,8 +22,8 @@
 
 namespace hipvmm {
 
-/// The addresses of a region: one reservation, and those that extend() found free directly after
-/// it. If HIP refuses to unmap or to free, all of it is kept and tried again.
+/// The addresses of a region: one reservation, and those that extend() found free behind it. If HIP
+/// refuses to unmap or to free, all of it is kept and tried again.
 class address_range final : public detail::refused_end {
  public:
   [[nodiscard]] static std::shared_ptr<address_range> make(address_reservation first) {
@@ -44,7 +44,6 @@ class address_range final : public detail::refused_end {
     parts_.push_back({std::move(next)});
     bytes_ += added;
   }
-  /// Ends the last part as a range of its own, with what HIP refused to unmap there.
   void drop_last() noexcept {
     bytes_ -= parts_.back().bytes;
     if (auto* const ending = new (std::nothrow) address_range{std::move(parts_.back())}) {
@@ -59,11 +58,10 @@ class address_range final : public detail::refused_end {
     const std::lock_guard lock{adding_};
     parts_.pop_back();
   }
-  /// Work may still use the addresses when they are freed.
   void mark_in_use() noexcept {
     for (reserved_part& each : parts_) each.is_waited_for = false;
   }
-  /// `pins`: the chunk's device returns memory only with addresses. Pre: the chunk fits, see
+  /// `pins`: the device returns memory only when addresses are freed. Pre: the chunk fits, see
   /// longest_at(). Throws: as mapping; hip_error if HIP still refuses to unmap what is there.
   [[nodiscard]] mapping map(std::size_t offset, const physical_chunk& chunk, map_check check,
                             bool pins) const {
@@ -79,15 +77,15 @@ class address_range final : public detail::refused_end {
       if (check == map_check::verified) refused_.verify_or_keep(made, chunk, part->addresses);
       return made;
     } catch (...) {
-      // If HIP did not answer the query, the chunk may be mapped.
+      // If HIP did not answer verify_or_keep(), the chunk may be mapped.
       if (is_new && refused_.empty()) part->pins.remove(chunk);
       throw;
     }
   }
-  /// One hipMemUnmap may undo neighbours of `device`; not noted beyond 64 devices. Thread-safe.
+  /// One hipMemUnmap may undo neighbours of `device`; ordinals above 63 are ignored. Thread-safe.
   void note_unmaps_many(device_ref device) noexcept { unmaps_many_of_ |= bit_of(device); }
   [[nodiscard]] bool unmaps_many() const noexcept { return unmaps_many_of_ != 0; }
-  /// Returns whether one hipMemUnmap may undo both, of which `first` is at the lower address.
+  /// `first` is at the lower address.
   [[nodiscard]] bool may_unmap_together(const mapping& first,
                                         const mapping& second) const noexcept {
     const auto* const start = static_cast<const char*>(first.get());
@@ -101,14 +99,14 @@ class address_range final : public detail::refused_end {
            part_start(offset(start)) == part_start(offset(second.get()));
   }
   [[nodiscard]] bool had_one_size() const noexcept { return !has_two_sizes_; }
-  /// Start of the reservation that contains `offset`. Thread-safe.
+  /// Thread-safe.
   [[nodiscard]] std::size_t part_start(std::size_t offset) const noexcept {
     const std::lock_guard lock{adding_};
     std::size_t start = 0;
     for (auto part = parts_.begin(); offset - start >= part->bytes; ++part) start += part->bytes;
     return start;
   }
-  /// The most bytes from `offset` on that one chunk may cover: HIP maps within one reservation.
+  /// HIP maps a chunk within one reservation.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     std::size_t end = 0;
     auto part = parts_.begin();
@@ -116,7 +114,7 @@ class address_range final : public detail::refused_end {
     return end - offset;
   }
 
-  /// As detail::reclaim_pinned(), for all parts: the worst result. take_back() reserves lost ones.
+  /// The worst result of detail::reclaim_pinned(). take_back() reserves lost parts.
   [[nodiscard]] detail::reclaim_result reclaim_pinned() noexcept {
     detail::reclaim_result result = detail::reclaim_result::done;
     for (reserved_part& each : parts_) {
@@ -135,7 +133,6 @@ class address_range final : public detail::refused_end {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const reserved_part& each) { return each.addresses.empty(); });
   }
-  /// Throws: hip_error if reclaim_pinned() has found addresses that HIP has forgotten.
   void require_known() const {
     for (const reserved_part& each : parts_)
       if (each.is_forgotten)
@@ -145,7 +142,7 @@ class address_range final : public detail::refused_end {
                                   ", are lost, because HIP has forgotten them without freeing "
                                   "them: end their object; then the rest of its tag can wake");
   }
-  /// Reserves lost addresses; false while others hold some. Throws: out_of_memory, hip_error.
+  /// Returns false while others hold some. Throws: out_of_memory, hip_error.
   [[nodiscard]] bool take_back() {
     require_known();
     for (reserved_part& each : parts_) {
@@ -157,7 +154,6 @@ class address_range final : public detail::refused_end {
     return true;
   }
 
-  /// Bytes of the chunks that the addresses hold, mapped or not.
   [[nodiscard]] std::size_t pinned_bytes() const noexcept {
     std::size_t sum = 0;
     for (const reserved_part& each : parts_) sum += each.pins.bytes();
@@ -185,7 +181,7 @@ class address_range final : public detail::refused_end {
   }
 
   struct reserved_part {
-    address_reservation addresses;  // empty if lost by reclaim_pinned(), and behind end()
+    address_reservation addresses;  // empty if lost or ended
     void* start;
     std::size_t bytes;
     bool is_waited_for = true;
@@ -194,7 +190,6 @@ class address_range final : public detail::refused_end {
 
     reserved_part(address_reservation taken) noexcept
         : addresses{std::move(taken)}, start{addresses.get()}, bytes{addresses.bytes()} {}
-    /// Returns whether nothing is left to end.
     [[nodiscard]] bool end(bool reports) noexcept {
       if (detail::free_or_report(addresses, is_waited_for, reports))
         pins.end();
@@ -205,11 +200,11 @@ class address_range final : public detail::refused_end {
   };
 
   void* const base_;
-  // The owner changes `parts_` while the library's thread may unmap what was retired.
+  // The library's thread may unmap retired memory while the owner changes `parts_`.
   mutable std::mutex adding_;
   boost::container::small_vector<reserved_part, 2> parts_;
   std::size_t bytes_ = 0;
-  std::atomic<std::uint64_t> unmaps_many_of_{0};  // by ordinal
+  std::atomic<std::uint64_t> unmaps_many_of_{0};
   mutable std::size_t size_of_all_ = 0;
   mutable bool has_two_sizes_ = false;
   mutable refused_unmaps refused_;

@@ -27,25 +27,22 @@
 namespace hipvmm {
 namespace {
 
-// HIP takes the granularity of a reservation from its first device.
 constexpr device_ref reference_device{0};
 
-// hipMemAddressFree of clr up to 6.4 frees the addresses before it forgets them: it then forgets a
-// reservation that got them in between, and mapping there does nothing. So these two calls exclude
-// each other. The last lock of all: under it only hipRuntimeGetVersion is called, once.
+// hipMemAddressFree of clr up to 6.4 frees addresses before it forgets them, and then forgets a
+// reservation that got them in between: the two calls exclude each other. The last lock of all.
 constinit std::mutex address_calls_mutex;
 
 std::atomic<std::size_t> reserved_count{0};
 std::atomic<std::size_t> reserved_bytes{0};
 
-// Longest wait for HIP's own thread, which a host function of the program may occupy.
+// A host function of the program may occupy HIP's own thread.
 constexpr std::chrono::milliseconds handler_patience{1000};
 
-// In clr up to 6.4 a command that used addresses holds their record until HIP's thread of signal
-// handlers drops it, later than events, streams and devices report the command as done. HIP finds
-// the record by its address: if the addresses were freed and reserved again, it drops the new one.
-// The version decides, because the answer of a probe would be a matter of time. Returns whether it
-// was one of these releases, and all was dropped.
+// In clr up to 6.4 a command holds the record of its addresses until HIP's thread of signal
+// handlers drops it, later than the command is reported as done. HIP finds the record by its
+// address, and drops that of a new reservation. A probe's answer would be a matter of time. Returns
+// whether it was one of these releases, and all was dropped.
 bool wait_for_address_records() noexcept {
   bool dropped = false;
   detail::report_exceptions([&dropped] {
@@ -64,7 +61,7 @@ bool is_forgotten(hipError_t refusal) noexcept {
   try {
     return detail::rules_of_runtime().forgets_refused_addresses;
   } catch (...) {
-    return true;  // then they stay reserved
+    return true;
   }
 }
 
@@ -79,7 +76,6 @@ class refused_addresses final : public detail::refused_end {
   address_reservation addresses_;
 };
 
-// If the host's memory is short, they stay reserved.
 void keep_refused(address_reservation&& addresses) noexcept {
   if (addresses.empty()) return;
   if (auto* const kept = new (std::nothrow) refused_addresses{std::move(addresses)})
@@ -88,9 +84,8 @@ void keep_refused(address_reservation&& addresses) noexcept {
     static_cast<void>(addresses.release());
 }
 
-// Reserves the start of freed addresses once more, in another size: HIP frees that only if it
-// has no record of the first size. With such a record a granule stays reserved. Does nothing if
-// others have the addresses by now.
+// Reserves the start of freed addresses in another size, which HIP frees only if it has no record
+// of the first size. Else a granule stays reserved, unless others have the addresses.
 void keep_start_if_recorded(void* base, std::size_t bytes) {
   const std::size_t unit = granularity_of(reference_device).minimum;
   const std::size_t other = bytes == unit ? 2 * unit : unit;
@@ -105,14 +100,13 @@ void keep_start_if_recorded(void* base, std::size_t bytes) {
                    "hipStreamDestroy");
 }
 
-// Linux looks for free addresses here last, or never, on processors with 47 bits of them or more:
-// mmap goes down from the stack, and up from a third of the address space if the stack has no
-// limit. Above the shadow of AddressSanitizer.
+// Linux looks here last, or never, on processors with 47 bits of addresses or more: mmap goes down
+// from the stack, or up from a third of the space. Above the shadow of AddressSanitizer.
 constexpr std::uintptr_t aside_begin = 0x1100'0000'0000;
 constexpr std::uintptr_t aside_end = 0x2a00'0000'0000;
 constexpr std::size_t aside_step = 1 * GiB;
 
-/// The first is as random as the stack.
+/// Starts as random as the stack.
 std::atomic<std::uintptr_t>& next_free_aside() noexcept {
   const char here = 0;
   static std::atomic<std::uintptr_t> next{aside_begin + reinterpret_cast<std::uintptr_t>(&here) /
@@ -120,7 +114,6 @@ std::atomic<std::uintptr_t>& next_free_aside() noexcept {
   return next;
 }
 
-/// Leaves a gap between any two.
 std::size_t step_aside(std::size_t bytes) noexcept {
   return align_up(bytes, aside_step) + aside_step;
 }
@@ -138,9 +131,8 @@ void require_valid(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-/// Pre: the caller holds address_calls_mutex.
+/// Under address_calls_mutex.
 struct detail::address_calls {
-  /// Pre: `into` is empty.
   static hipError_t reserve(address_reservation& into, std::size_t bytes, std::size_t alignment,
                             void* hint) noexcept {
     const hipError_t result = timed{memory_call::address_reserve}(
@@ -152,7 +144,7 @@ struct detail::address_calls {
     reserved_bytes += bytes;
     return result;
   }
-  /// Refused addresses stay. If HIP has lost its record, `addresses` are empty, and still counted.
+  /// If HIP has lost its record, `addresses` are empty and still counted.
   static hipError_t free(address_reservation& addresses) noexcept {
     const std::size_t bytes = addresses.bytes_;
     const hipError_t result =
@@ -168,7 +160,7 @@ struct detail::address_calls {
   }
 
  private:
-  // Ends the records of failed maps in freed addresses. Stops if others have the addresses by now.
+  // For note_failed_map(). Stops if others have the addresses by now.
   static void drop_failed_maps(void* base, std::size_t bytes, unsigned count) noexcept {
     for (void* at = base; count != 0 && at == base; --count) {
       address_reservation again;
@@ -184,7 +176,7 @@ struct detail::address_calls {
 namespace {
 
 hipError_t free_addresses(address_reservation& addresses) noexcept {
-  // As HIP would, but AMD's runtime would also lose its record of them.
+  // HIP would refuse too, but AMD's runtime would lose its record of them.
   if (detail::refused_end::any_maps(addresses.get(), addresses.bytes()))
     return hipErrorInvalidValue;
   static_cast<void>(wait_for_address_records());
@@ -202,7 +194,7 @@ bool refused_addresses::end(bool /*reports*/) noexcept {
 }  // namespace
 
 address_reservation::address_reservation(std::size_t bytes, std::size_t alignment, void* hint) {
-  // ROCm 6 answers bad arguments and lack of addresses alike, so the arguments are checked first.
+  // ROCm 6 answers bad arguments and lack of addresses alike.
   require_valid(bytes, alignment);
   detail::retry_refused_ends(detail::refusals::stop);
   address_reservation made;
@@ -220,19 +212,19 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
                  .requested = bytes,
                  .alignment = alignment};
     if (is_aligned()) {
-      const address_reservation unaligned{bytes};  // throws if the addresses are too few
+      const address_reservation unaligned{bytes};
       why.cause = exhausted::alignment;
     }
     throw out_of_memory{std::move(why)};
   }
   detail::check(result, "hipMemAddressReserve");
-  // ROCm before 6.1 succeeds on Linux and gives no addresses.
+  // ROCm before 6.1.
   if (made.empty())
     throw unsupported{
         "hipMemAddressReserve succeeded and gave no addresses: this HIP runtime "
         "offers no virtual memory management; use a vector or pool, which stand on hipMalloc "
         "there, or mr::hip_resource"};
-  // ROCm up to 6.4 checks the alignment and then ignores it.
+  // ROCm up to 6.4 ignores it.
   if (alignment != 0 && reinterpret_cast<std::uintptr_t>(made.get()) % alignment != 0)
     throw unsupported{"hipMemAddressReserve ignored the alignment " + std::to_string(alignment) +
                       "; ask for none, or reserve more and align within"};
@@ -344,7 +336,6 @@ detail::reclaim_result detail::reclaim_pinned(address_reservation& addresses) no
   const char* call = "hipMemAddressFree";
   bool freed = false;
   {
-    // No other thread of the library can take them meanwhile.
     const std::lock_guard lock{address_calls_mutex};
     result = address_calls::free(addresses);
     freed = result == hipSuccess;

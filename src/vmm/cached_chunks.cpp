@@ -7,7 +7,7 @@ namespace hipvmm::detail {
 
 physical_chunk cached_chunks::take(std::size_t bytes, handle_type shareable) {
   const std::lock_guard lock{mutex};
-  // Memory that cannot return is used before memory that can.
+  // Pinned memory first, which cannot return.
   for (group* const each : {&pinned_, &free_}) {
     const auto at = each->chunks.lower_bound(kept_position{true, shareable, bytes, 0});
     if (at == each->chunks.end() || at->chunk.bytes() != bytes ||
@@ -52,7 +52,7 @@ cached_chunks::outcome cached_chunks::keep(std::unique_ptr<kept_chunk> kept,
                                            const kept_bounds& bounds,
                                            const descriptor_budget& budget, evicted_chunks& out) {
   const std::lock_guard lock{mutex};
-  // Read under the lock: a caller that lowers it trims afterwards, and must not miss this chunk.
+  // Under the lock: a caller that lowers it trims afterwards, and must not miss this chunk.
   const std::size_t byte_limit = bounds.byte_limit();
   const bool pinned = bounds.keeps_pinned && is_pinned(kept->chunk);
   if (!pinned && (kept->only_while_pinned || kept->chunk.bytes() > byte_limit)) {
@@ -81,14 +81,14 @@ void cached_chunks::drop_unless_harmless(const descriptor_budget& budget, evicte
   const std::size_t open = budget.limit - free_descriptors(budget.limit, budget.limit);
   const std::lock_guard lock{mutex};
   if (open < budget.limit / 2) {
-    // Even if each chunk more costs one, and other devices do the same, half stays the bound.
+    // Half stays the bound even if each chunk more costs one, on all devices.
     harmless_ = statistics.chunks + (budget.limit / 2 - open) / budget.devices;
     return;
   }
   const std::size_t others = open - std::min(open, statistics.chunks);
   const std::size_t most = budget.share_beside(others);
   harmless_ = std::max(most, budget.uncounted());
-  // An eighth more than need be, so that not every recycled chunk leads to a count.
+  // An eighth more, so that not every recycled chunk leads to a count.
   for (group* const each : {&free_, &pinned_})
     while (statistics.chunks > most - most / 8 && !each->ages.empty())
       drop(each->ages.front(), out);

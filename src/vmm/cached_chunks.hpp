@@ -30,7 +30,6 @@ struct kept_position {
 };
 
 struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_base_hook<> {
-  /// Whether take() may return it, and whether it is kept only while addresses pin its memory.
   kept_chunk(physical_chunk&& kept, bool may_reuse, bool while_pinned) noexcept
       : chunk{std::move(kept)}, is_reusable{may_reuse}, only_while_pinned{while_pinned} {}
   ~kept_chunk() { chunk.end(); }
@@ -39,8 +38,8 @@ struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_ba
   physical_chunk chunk;
   bool is_reusable;
   bool only_while_pinned;
-  bool came_pinned = false;  // in cached_chunks::pinned_, until drop_unpinned() moves it
-  std::chrono::steady_clock::time_point since;  // when it was recycled
+  bool came_pinned = false;  // in cached_chunks::pinned_
+  std::chrono::steady_clock::time_point since;
 };
 
 /// Code that lowers a bound must then drop the excess.
@@ -48,8 +47,8 @@ struct kept_bounds {
   using duration = std::chrono::steady_clock::duration;
 
   std::atomic<std::size_t> bytes;
-  std::atomic<duration> age;             // duration::max(): without limit
-  std::atomic<bool> keeps_pinned{true};  // not once the process exits
+  std::atomic<duration> age;
+  std::atomic<bool> keeps_pinned{true};  // false once the process exits
 
   [[nodiscard]] std::size_t byte_limit() const noexcept {
     return age.load() > duration::zero() ? bytes.load() : 0;
@@ -60,13 +59,13 @@ struct kept_bounds {
   }
 };
 
-/// Chunks for the driver. The destructor releases them, and must run outside the lock.
+/// Chunks for the driver. Destroy it outside the lock.
 class evicted_chunks {
  public:
   evicted_chunks& operator=(evicted_chunks&&) = delete;
   ~evicted_chunks() { chunks_.clear_and_dispose(std::default_delete<kept_chunk>{}); }
   void add(kept_chunk& kept) { chunks_.push_back(kept); }
-  /// Leaves those with memory that addresses pin to chunk_cache::shared().
+  /// Leaves pinned ones to chunk_cache::shared().
   void leave_pinned() noexcept {
     for (kept_chunk& each : chunks_) const physical_chunk left{std::move(each.chunk)};
   }
@@ -76,62 +75,58 @@ class evicted_chunks {
 };
 
 /// The descriptors that kept chunks may use, if they cost any: half of the process's, shared
-/// equally by the devices. The rest is for chunks in use and for the program's files, which fail
-/// less gracefully. If those need more, kept chunks leave about a quarter free.
+/// equally by the devices. If the program's files need more, a quarter stays free.
 struct descriptor_budget {
   std::size_t devices;
   std::size_t limit = descriptor_limit();
   std::size_t share = limit / 2 / devices;
 
-  /// The share of one device if `others` descriptors are open that its kept chunks do not cost.
+  /// A device's share if `others` are open beside its kept chunks.
   [[nodiscard]] std::size_t share_beside(std::size_t others) const noexcept {
     const std::size_t most_open = limit - limit / 4;
     return std::min(share, (most_open - std::min(most_open, others)) / devices);
   }
-  // Counting costs a system call for each descriptor: few chunks are kept without counting.
+  // Counting costs a system call for each descriptor.
   [[nodiscard]] std::size_t first_count() const noexcept { return share / 4; }
   [[nodiscard]] std::size_t uncounted() const noexcept { return share / 16; }
 };
 
 /// The chunks of one device in a chunk_cache. No bound but that on descriptors drops a pinned
-/// chunk, because a release would return nothing. The mutex guards the members after it. The
-/// members before it never change; they are on another cache line, so that threads of other devices
-/// read them without waiting for the lock.
+/// chunk, because a release would return nothing.
 struct cached_chunks {
   cached_chunks(device_ref owner, cached_chunks* following) noexcept
       : device{owner}, next{following} {}
 
-  /// Takes out a chunk of these properties, a pinned one first; an empty one if none is kept.
+  /// A pinned one first; empty if none is kept.
   physical_chunk take(std::size_t bytes, handle_type shareable);
-  /// Bytes of the chunks that take() may return one by one, counted until they are `most`.
+  /// Bytes that take() may return one by one, counted until `most`.
   [[nodiscard]] std::size_t bytes_to_take(std::size_t bytes, handle_type shareable,
                                           std::size_t most = static_cast<std::size_t>(-1)) const;
-  /// Takes out a pinned chunk: the smallest of `bytes` to `most`, or else the largest below.
+  /// The smallest of `bytes` to `most`, or else the largest below.
   physical_chunk take_pinned(std::size_t bytes, std::size_t most, handle_type shareable);
   enum class outcome {
     dropped,
     kept,
-    kept_uncounted,  ///< chunks held now may cost more descriptors than the budget has
+    kept_uncounted,  ///< over the known number of harmless chunks
   };
   outcome keep(std::unique_ptr<kept_chunk> kept, const kept_bounds& bounds,
                const descriptor_budget& budget, evicted_chunks& out);
-  /// Counts the process's descriptors. Drops chunks above the device's share if half are open.
+  /// Drops chunks above the device's share if half of the process's descriptors are open.
   void drop_unless_harmless(const descriptor_budget& budget, evicted_chunks& out);
-  /// These return the bytes dropped. This one drops unpinned chunks, those kept longest first.
+  /// All four return the bytes dropped. This one drops unpinned chunks, the oldest first.
   std::size_t drop_down_to(std::size_t bytes_to_keep, evicted_chunks& out);
   std::size_t drop_all(evicted_chunks& out);
-  /// Drops chunks that were kept only while pinned, and those above the byte limit.
+  /// Chunks kept only while pinned, and those above the byte limit.
   std::size_t drop_unpinned(const kept_bounds& bounds, evicted_chunks& out);
-  /// Drops at most `most` chunks that were recycled before `limit`, the oldest first.
+  /// At most `most` chunks, recycled before `limit`, the oldest first.
   std::size_t drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
                            evicted_chunks& out);
-  /// When the chunk kept longest was recycled, of those not pinned; empty when there is none.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> oldest() const;
   void count(std::size_t chunk_cache_statistics::*what);
 
   const device_ref device;
   cached_chunks* const next;
-  alignas(64) mutable std::mutex mutex;  // a cache line of its own
+  alignas(64) mutable std::mutex mutex;  // guards all below; the rest never changes
   chunk_cache_statistics statistics{};
 
  private:
@@ -144,7 +139,7 @@ struct cached_chunks {
   };
   struct group {
     boost::intrusive::set<kept_chunk, boost::intrusive::key_of_value<position_of>> chunks;
-    boost::intrusive::list<kept_chunk> ages;  // the first recycled first
+    boost::intrusive::list<kept_chunk> ages;
   };
   [[nodiscard]] group& group_of(const kept_chunk& kept) noexcept {
     return kept.came_pinned ? pinned_ : free_;
@@ -155,9 +150,9 @@ struct cached_chunks {
   void drop_beyond(std::size_t bytes, evicted_chunks& out);
 
   group free_;
-  group pinned_;              // by addresses; apart, because a trim passes none of them
-  std::size_t share_ = 0;     // of the budget, when it was last computed
-  std::size_t harmless_ = 0;  // this many chunks are known not to use it up
+  group pinned_;              // apart, so that a trim does not pass them
+  std::size_t share_ = 0;     // of the last budget
+  std::size_t harmless_ = 0;  // chunks up to this number need no count
 };
 
 }  // namespace hipvmm::detail

@@ -39,14 +39,14 @@ void add_up(chunk_cache_statistics& sum, const chunk_cache_statistics& each) {
     sum.*figure += each.*figure;
 }
 
-/// In units of the clock, which hold fewer milliseconds.
+/// Clamped, because the clock's unit holds fewer milliseconds.
 clock::duration age_of(std::chrono::milliseconds retention) noexcept {
   constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365 * 100};
   if (retention == chunk_cache::forever) return clock::duration::max();
   return std::clamp(retention, std::chrono::milliseconds::zero(), longest);
 }
 
-// It allocates, and noexcept functions use it first.
+// Made at the start, because it allocates and noexcept functions use it.
 [[maybe_unused]] const chunk_cache& shared_at_start = chunk_cache::shared();
 
 }  // namespace
@@ -76,7 +76,6 @@ struct chunk_cache::state {
     while (each != nullptr && each->device != device) each = each->next;
     return each;
   }
-  /// Pre: the device exists. Returns nullptr when the host's memory is exhausted.
   cached_chunks* find_or_add(device_ref device) noexcept {
     if (cached_chunks* const found = find(device)) return found;
     const std::lock_guard lock{adding};
@@ -94,11 +93,10 @@ struct chunk_cache::state {
     if (cached_chunks* const added = find_or_add(device)) return *added;
     throw std::bad_alloc{};
   }
-  /// Releases what `choose(cached_chunks&, evicted_chunks&)` drops of each device; returns the sum
-  /// of its results. A thread that finds nothing left waits here for those that release.
+  /// Releases what `choose(cached_chunks&, evicted_chunks&)` drops, and returns the sum of its
+  /// results. A thread that finds nothing left waits here for those that release.
   template <typename Choose>
   std::size_t release(Choose choose) {
-    // The error handler may wait for a thread that waits here.
     const detail::callbacks_wait until_unlocked;
     const std::lock_guard one_at_a_time{releasing};
     std::size_t bytes = 0;
@@ -134,7 +132,7 @@ struct chunk_cache::state {
     });
     return first_since;
   }
-  /// The body of `decay`: a few chunks at a time, because others wait for the worker too.
+  /// A few chunks at a time, because other tasks wait for the worker.
   void release_some_expired() {
     constexpr std::size_t most_of_each_device = 16;
     constexpr int wakes_per_retention = 8;
@@ -147,7 +145,7 @@ struct chunk_cache::state {
         left <= left.zero() ? left.zero() : std::max(left, *age / wakes_per_retention);
     decay.run_again_in(std::chrono::ceil<std::chrono::microseconds>(delay));
   }
-  /// Chunks kept before this call will expire. If no thread can do that, releases all of them.
+  /// Lets kept chunks expire; without a thread for that, releases all.
   void start_decay() {
     if (!bounds.longest() || decay.request()) return;
     release([](cached_chunks& each, evicted_chunks& out) { return each.drop_down_to(0, out); });
@@ -183,9 +181,8 @@ struct chunk_cache::state {
       one->is_listed = true;
     });
   }
-  /// The shared cache releases all at exit, before HIP ends. Returns false if that cannot be had.
+  /// Has the shared cache release all before HIP ends; false if it cannot.
   static bool ends_at_exit() {
-    // A child of fork() has this handler and must not call HIP.
     static const ::pid_t process = ::getpid();
     static const bool registered =
         std::atexit([]() noexcept {
@@ -200,11 +197,11 @@ struct chunk_cache::state {
 
   const detail::owner_process process;
   const lifetime ends_with;
-  std::atomic<cached_chunks*> first{nullptr};  // the newest; none is removed
+  std::atomic<cached_chunks*> first{nullptr};
   std::atomic<std::size_t> devices{0};
   detail::kept_bounds bounds;
   std::atomic<std::uint64_t> times_released{0};
-  std::atomic<bool> is_listed{false};  // by list()
+  std::atomic<bool> is_listed{false};
   std::mutex adding;
   std::mutex releasing;
   detail::background_task decay{[this] { release_some_expired(); }};
@@ -250,7 +247,6 @@ void chunk_cache::recycle(physical_chunk chunk) noexcept {
 }
 
 bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
-  // Another owner in this process has the memory still.
   if (chunk.empty() || detail::owners_of(chunk) > 1) return false;
   cached_chunks* const cache = state_->find_or_add(chunk.device());
   if (cache == nullptr) return false;
@@ -267,7 +263,7 @@ bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
   if (!kept) return false;
   if (detail::is_pinned(kept->chunk)) {
     state::list(state_);
-    // Nothing would report that it is pinned no longer.
+    // Nothing would report the end of the pin.
     if (!state_->is_listed) return false;
   }
   state_->keep(std::move(kept), *cache);
@@ -297,7 +293,7 @@ std::size_t chunk_cache::byte_limit() const noexcept { return state_->bounds.byt
 void chunk_cache::set_retention(std::chrono::milliseconds retention) noexcept {
   state_->bounds.age = age_of(retention);
   state_->release_expired(clock::now(), std::numeric_limits<std::size_t>::max());
-  // It may be asleep until chunks kept by the former retention expire.
+  // The task may be due only by the former retention.
   if (state_->bounds.longest() && !state_->decay.request_now()) trim();
 }
 
@@ -341,7 +337,7 @@ cached_chunks& cache_registry::of(const chunk_cache& cache, device_ref device) {
 
 void cache_registry::release_unpinned() noexcept {
   report_exceptions([] {
-    // Without an allocation unless many: a failure would leave chunks among those that are pinned.
+    // Allocates only if there are many: a failure would leave chunks among the pinned.
     boost::container::small_vector<std::shared_ptr<chunk_cache::state>, 16> listed;
     {
       auto& [mutex, states] = only<chunk_cache::state::pinning_caches>();

@@ -15,14 +15,13 @@ namespace hipvmm::detail {
 namespace {
 
 struct device_count {
-  std::mutex mutex;  // of the rest
+  std::mutex mutex;
   std::size_t bytes = 0;
   std::shared_ptr<chunk_limit> limit;
 };
 
 class all_counts {
  public:
-  /// Returns an empty count for a device that has had neither chunks nor a limit.
   [[nodiscard]] device_count& find(device_ref device) noexcept {
     const std::lock_guard lock{mutex_};
     const auto found = of_devices_.find(device.ordinal());
@@ -36,7 +35,7 @@ class all_counts {
  private:
   std::mutex mutex_;
   device_count none_;
-  std::unordered_map<int, device_count> of_devices_;  // by ordinal; none is removed or moved
+  std::unordered_map<int, device_count> of_devices_;  // none is removed or moved
 };
 
 std::shared_ptr<chunk_limit> limit_of(device_ref device) noexcept {
@@ -123,7 +122,7 @@ bool make_room_within_limit(const out_of_memory& shortage, std::size_t bytes) no
     return false;
   const std::shared_ptr<chunk_limit> limit = limit_of(device_ref{shortage.device()});
   const std::size_t needed = shortage.bytes_requested();
-  // A part of it may be enough to go on with.
+  // A part may be enough.
   return limit && (limit->make_room(std::max(needed, bytes)) || limit->bytes_left() >= needed);
 }
 

@@ -9,7 +9,7 @@
 
 namespace hipvmm::detail {
 
-/// The devices on which chunks of a region of `owner` are made, each once, `owner` first.
+/// Each once, `owner` first.
 [[nodiscard]] std::vector<device_ref> devices_of(const chunk_placement& placement,
                                                  device_ref owner);
 
@@ -18,7 +18,7 @@ struct chunk_place {
   std::size_t bytes;
 };
 
-/// `offset` counts as in the placement. The region holds `owner_bytes` of memory of `owner`.
+/// `owner_bytes`: what the region holds of `owner`.
 [[nodiscard]] chunk_place place_of(const chunk_placement& placement, device_ref owner,
                                    std::size_t offset, std::size_t owner_bytes) noexcept;
 

@@ -24,22 +24,22 @@ namespace {
 using namespace std::chrono_literals;
 using clock = std::chrono::steady_clock;
 
-constexpr auto patience = 200ms;  // of a caller with a close
-constexpr auto start_time = 2s;   // and with a thread that has yet to run
-constexpr int most_lapses = 3;  // more closes than that lasted longer: for a minute no caller waits
+constexpr auto patience = 200ms;  // a caller waits so long for a close
+constexpr auto start_time = 2s;   // and for a thread to begin
+constexpr int most_lapses = 3;    // such closes; after more no caller waits for `distrust`
 constexpr auto distrust = 1min;
-constexpr auto idle_time = 1s;            // then a thread ends
-constexpr std::size_t most_threads = 64;  // so many closes may last; more of them queue
+constexpr auto idle_time = 1s;
+constexpr std::size_t most_threads = 64;  // more closes queue
 
 void close_here(int descriptor) noexcept {
-  // Most sockets do not linger then; the sender can set it back.
+  // Most sockets then do not linger; the sender can undo it.
   const linger none{1, 0};
   static_cast<void>(::setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &none, sizeof none));
-  // A failing close has closed the descriptor all the same on Linux.
+  // On Linux a failed close has closed the descriptor.
   ::close(descriptor);
 }
 
-/// A thread may be in a close when the program unloads the library that has its code.
+/// A thread may be in a close when the program unloads this library.
 void keep_this_library() noexcept {
   static std::atomic<bool> is_kept{false};
   if (is_kept.exchange(true)) return;
@@ -51,7 +51,7 @@ void keep_this_library() noexcept {
 
 class closing_threads {
  public:
-  /// Returns false if the caller must close the descriptor: there is no thread, nor can be one.
+  /// Returns false if there is no thread and none can start.
   bool take(int descriptor) {
     if (process_.is_of_parent()) return false;
     std::unique_lock lock{mutex_};
@@ -69,7 +69,6 @@ class closing_threads {
  private:
   void wait(std::unique_lock<std::mutex>& lock) {
     const auto began = clock::now();
-    // A close that lasted once is not waited for again.
     if (lasts_ || began < waits_from_) return;
     const auto is_late = [&] {
       const auto now = clock::now();
@@ -85,7 +84,7 @@ class closing_threads {
       const signals_blocked inherited;
       std::thread{[this] { serve(); }}.detach();
     } catch (const std::exception&) {
-      return false;  // of the system, or for lack of memory of the host
+      return false;
     }
     ++threads_;
     return true;
@@ -117,13 +116,13 @@ class closing_threads {
   std::condition_variable work_;
   std::condition_variable done_;
   std::deque<int> queue_;
-  std::size_t pending_ = 0;  // queued, or being closed
+  std::size_t pending_ = 0;
   std::size_t closing_ = 0;
-  clock::time_point began_closing_;  // if closing_ is not 0: the first of those in a row
+  clock::time_point began_closing_;  // of the first in a row
   std::size_t threads_ = 0;
-  std::size_t idle_ = 0;  // of the threads
-  bool lasts_ = false;    // a close that a caller no longer waited for
-  int lapses_ = 0;        // of those
+  std::size_t idle_ = 0;
+  bool lasts_ = false;  // a caller stopped waiting for a close
+  int lapses_ = 0;
   clock::time_point waits_from_ = clock::time_point::min();
 };
 
@@ -132,14 +131,14 @@ bool close_in_thread(int descriptor) noexcept {
   try {
     return only<closing_threads>().take(descriptor);
   } catch (const std::exception&) {
-    return false;  // no memory for the queue
+    return false;
   }
 }
 
 }  // namespace
 
 void close_foreign(int descriptor) noexcept {
-  // By the time that a thread closes a number that is not open, it could be another's.
+  // A thread might close the number after another descriptor gets it.
   if (descriptor < 0 || ::fcntl(descriptor, F_GETFD) == -1) return;
   if (::fcntl(descriptor, F_GET_SEALS) >= 0)
     ::close(descriptor);

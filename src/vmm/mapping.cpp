@@ -72,7 +72,6 @@ class refused_mapping final : public detail::refused_end {
     return first_ < from + bytes && from < first_ + bytes_;
   }
 
-  // Read by other threads while end() changes the mapping.
   const char* const first_;
   const std::size_t bytes_;
   mapping map_;
@@ -106,7 +105,7 @@ bool detail::is_freshly_mapped(const void* address, device_ref owner) {
   try {
     return has_no_right(address, owner);
   } catch (const hip_error&) {
-    // A failure that says nothing about the mapping.
+    // Not about the mapping: asked once more.
     return has_no_right(address, owner);
   }
 }
@@ -126,8 +125,8 @@ mapping::mapping(const address_reservation& reservation, std::size_t offset,
   const hipError_t result =
       detail::timed{detail::memory_call::map}(hipMemMap(address, chunk.bytes(), 0, chunk.get(), 0));
   if (result != hipSuccess) throw_refused_map(result, address, chunk);
-  // A chunk that is not mapped is not unmapped: up to ROCm 6.4 that ends the process. If HIP does
-  // not answer, a chunk that may be mapped stays: that costs memory.
+  // An unmap of a chunk that is not mapped ends the process up to ROCm 6.4. If HIP does not answer,
+  // a chunk that may be mapped stays.
   if (check == map_check::verified && !detail::is_freshly_mapped(address, chunk.device())) {
     detail::note_failed_map(reservation);
     throw_refused_map(hipErrorInvalidValue, address, chunk);
@@ -143,7 +142,6 @@ mapping::~mapping() {
   if (address_ == nullptr || process_.is_of_parent()) return;
   deregister();
   detail::report_exceptions([this] { unmap(); });
-  // If the host's memory is short, it stays mapped.
   if (address_ == nullptr) return;
   if (auto* const kept = new (std::nothrow) refused_mapping{std::move(*this)})
     detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
@@ -192,7 +190,7 @@ void detail::unmap_together(mapping* const* run, std::size_t count) {
   const hipError_t unmapped = timed{memory_call::unmap}(hipMemUnmap(start, bytes));
   for (std::size_t i = 0; i < count; ++i) {
     mapping& each = *run[i];
-    // From ROCm 7.14 on a failure may leave some of them mapped only.
+    // From ROCm 7.14 on a failure may leave only some mapped.
     unsigned long long flags = 0;
     if (unmapped == hipSuccess ||
         query_access(each.address_, each.device(), flags) == hipErrorInvalidValue) {

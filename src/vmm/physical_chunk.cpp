@@ -78,8 +78,8 @@ class handle_counts {
 };
 
 struct known_owners {
-  handle_counts retained;  // references by an address, which have the handle of the owner
-  handle_counts further;   // of chunks with several owners in this process, how many beyond one
+  handle_counts retained;  // by retain_at()
+  handle_counts further;   // by reference_to(), beyond the first owner
 };
 
 std::string text_of(memory_location where) {
@@ -129,7 +129,7 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, chunk_memor
 void physical_chunk::create() {
   std::shared_ptr<detail::chunk_charge> charge;
   if (!host_) charge = std::make_shared<detail::chunk_charge>(device_, bytes_);
-  // ROCm 7.2.4 takes the device from the calling thread and not from the properties.
+  // ROCm 7.2.4 takes the calling thread's device.
   const scoped_device scope{device_};
   hipMemAllocationProp wanted = properties(device_, shareable_);
   if (host_)
@@ -176,7 +176,7 @@ physical_chunk detail::retain_at(const void* address, device_ref device, std::si
     throw_failure(failed, "hipMemRetainAllocationHandle",
                   "the chunk at " + address_text(address) + " was to be retained");
   physical_chunk result{handle, device, bytes};
-  result.shared_ = false;  // until it is noted
+  result.shared_ = false;  // end() must not look for it before it is added
   detail::only<known_owners>().retained.add(handle);
   result.shared_ = true;
   hipMemAllocationProp made{};
@@ -196,7 +196,7 @@ physical_chunk detail::reference_to(const physical_chunk& chunk) {
   detail::only<known_owners>().further.add(chunk.get());
   physical_chunk result{chunk.get(), chunk.device(), chunk.bytes()};
   result.shareable_ = chunk.shareable();
-  result.shared_ = chunk.shared_;  // the last owner may have it reused
+  result.shared_ = chunk.shared_;
   result.memory_ = chunk.memory();
   result.host_ = chunk.host_;
   result.charge_ = chunk.charge_;
@@ -227,14 +227,14 @@ bool detail::is_retained(const physical_chunk& chunk) noexcept {
 }
 
 physical_chunk::~physical_chunk() {
-  // Pinned memory does not return: whoever drops it, the keeper counts it and may reuse it.
+  // Pinned memory does not return: the keeper counts it and may reuse it.
   if (process_.is_of_parent() || !detail::is_pinned(*this) || !pinned_chunk_keeper.load()(*this))
     end();
 }
 
 void physical_chunk::end() noexcept {
   if (handle_ == nullptr || process_.is_of_parent()) return;
-  // A reference by an address has the handle of the owners, no charge, and is none of them.
+  // A reference by retain_at() has the owners' handle and no charge.
   const bool is_by_address =
       shared_ && !charge_ && detail::only<known_owners>().retained.remove(handle_);
   if (!is_by_address && detail::only<known_owners>().further.remove(handle_)) return;

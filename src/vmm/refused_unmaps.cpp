@@ -91,7 +91,7 @@ void refused_unmaps::entry::unmap() {
 }
 
 void refused_unmaps::entry::resolve_doubt() noexcept {
-  // Else it costs memory; an unmap could cost the process.
+  // In doubt an unmap could end the process.
   if (!detail::report_exceptions([&] { return detail::is_freshly_mapped(map.get(), owner); }))
     static_cast<void>(map.release());
 }
@@ -112,11 +112,10 @@ void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
 void refused_unmaps::unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle* mapped,
                                     physical_chunk* owned) noexcept {
   if (map.empty()) return;
-  // Nobody uses the memory any more, whether it is unmapped or not.
   map.deregister();
   detail::report_exceptions([&map] { map.unmap(); });
   if (map.empty()) return;
-  // If the host's memory is short, ~mapping tries once more.
+  // Without memory of the host ~mapping tries once more.
   keep(map, mapped, [owned](entry& kept) {
     if (owned != nullptr) kept.chunk = std::move(*owned);
   });
@@ -129,13 +128,13 @@ void refused_unmaps::verify_or_keep(mapping& made, const physical_chunk& chunk,
     static_cast<void>(made.release());
     detail::note_failed_map(addresses);
   } catch (...) {
-    // A record too many costs two calls when the addresses are freed.
+    // A record too many costs two calls at the free.
     detail::note_failed_map(addresses);
     keep(made, chunk.get(), [&chunk](entry& kept) {
       kept.is_doubtful = true;
       kept.owner = chunk.device();
     });
-    // If the host's memory is short it is left as it is.
+    // Left as it is without memory of the host.
     static_cast<void>(made.release());
     throw;
   }
@@ -157,7 +156,7 @@ void refused_unmaps::retry(const void* address, std::size_t bytes) {
   std::optional<hip_error> refused;
   const detail::events_wait later;
   {
-    // Held while HIP unmaps: take_if_mapped() must find each entry until its mapping is gone.
+    // Held while HIP unmaps, because take_if_mapped() must find each mapping until it is gone.
     const std::lock_guard lock{mutex_};
     for (auto next = entries_.begin(); next != entries_.end();) {
       const auto each = next++;

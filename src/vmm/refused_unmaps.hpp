@@ -14,9 +14,8 @@
 
 namespace hipvmm {
 
-/// Mappings in one address range that HIP refused to unmap, and the chunks that only they use.
-/// Nothing else can be mapped there until the owner of the range unmaps them, or
-/// retry_refused_ends() in a request of any object that lacks memory. Thread-safe.
+/// Mappings in one address range that HIP refused to unmap, and the chunks that only they use. The
+/// range's owner unmaps them before it maps there, or retry_refused_ends() does. Thread-safe.
 class refused_unmaps {
  public:
   struct entry {
@@ -24,40 +23,37 @@ class refused_unmaps {
       if (!map.empty() && is_doubtful) resolve_doubt();
     }
     entry& operator=(entry&&) = delete;
-    /// Throws: hip_error; then it is still here.
+    /// Throws: hip_error; then it is still held.
     void unmap();
-    /// Gives the mapping up unless HIP confirms that it exists.
     void resolve_doubt() noexcept;
 
-    physical_chunk chunk;  // released when no longer mapped here
+    physical_chunk chunk;
     mapping map;
-    ihipMemGenericAllocationHandle* mapped = nullptr;  // of the chunk, maybe in use elsewhere
-    // HIP reported success of the map, and did not answer the query that verifies it. An
-    // unmap of addresses without a mapping ends the process up to ROCm 6.4.
+    ihipMemGenericAllocationHandle* mapped = nullptr;  // the chunk's, which may be in use elsewhere
+    // HIP did not answer the query that verifies the map. An unmap of addresses without a mapping
+    // ends the process up to ROCm 6.4.
     bool is_doubtful = false;
     device_ref owner{0};
   };
   using list = std::list<entry>;
 
-  /// Tries again to unmap; refusals of HIP are reported.
+  /// Refusals of HIP are reported.
   ~refused_unmaps();
   refused_unmaps& operator=(refused_unmaps&&) = delete;
 
   [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_acquire) == 0; }
-  /// Unmaps `map` of the chunk with the handle `mapped`. If HIP refuses, the error handler gets
-  /// that, and the mapping is kept here with the chunk `owned`, which nobody else uses.
+  /// `mapped` is the chunk's handle. A refusal is reported, and the mapping kept here with `owned`,
+  /// a chunk that nobody else uses.
   void unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle* mapped,
                       physical_chunk* owned = nullptr) noexcept;
-  /// Throws: hip_error if HIP does not know `made`, the mapping of `chunk` in `addresses`;
-  /// hip_error if HIP does not answer, and then `made` is kept here.
+  /// Throws: hip_error if HIP does not know `made`; also if HIP does not answer, and then keeps it.
   void verify_or_keep(mapping& made, const physical_chunk& chunk,
                       const address_reservation& addresses);
-  /// Takes over `chunk` if it is mapped here: nobody may use it again. Returns whether it did.
+  /// Takes over `chunk` if it is mapped here. Returns whether it did.
   bool take_if_mapped(physical_chunk& chunk) noexcept;
   /// Throws: hip_error if HIP still refuses a mapping that is partly in [address, address + bytes).
-  /// Other refusals, which were reported, change nothing.
   void retry(const void* address, std::size_t bytes);
-  /// Takes out the mappings that are partly in [address, address + bytes).
+  /// Takes out those partly in [address, address + bytes).
   [[nodiscard]] list take(const void* address, std::size_t bytes) noexcept;
   void put_back(list& taken) noexcept;
 
@@ -70,23 +66,23 @@ class refused_unmaps {
 
  private:
   class retried;
-  /// Between this and the refused end that others try again.
+  /// Between this and `retried`, which others end.
   struct link {
     std::mutex mutex;
     refused_unmaps* of;  // null: gone
   };
 
-  /// Keeps a mapping; `complete(entry)` sets the rest. Does nothing without memory of the host.
+  /// `complete(entry)` sets the rest. Does nothing without memory of the host.
   template <typename Complete>
   void keep(mapping& map, ihipMemGenericAllocationHandle* mapped, Complete complete) noexcept;
-  /// Has retry_refused_ends() unmap too; false without memory of the host. Pre: mutex_ is held.
+  /// For retry_refused_ends(); false without memory of the host. Pre: mutex_ is held.
   bool list_for_others() noexcept;
-  /// Unmaps until HIP refuses one. Returns whether none is left, or a request may be tried again.
+  /// Stops at a refusal. Returns whether none is left, or a request may be tried again.
   [[nodiscard]] bool unmap_for_others(list& unmapped) noexcept;
 
   mutable std::mutex mutex_;
   list entries_;
-  std::shared_ptr<link> link_;  // while others try
+  std::shared_ptr<link> link_;
   std::atomic<std::size_t> count_{0};
 };
 

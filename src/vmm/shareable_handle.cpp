@@ -16,7 +16,7 @@
 #include "vmm/descriptor_closer.hpp"
 #include "vmm/shareable_handle.hpp"
 
-// Older headers lack it, and older runtimes.
+// Older runtimes and headers lack it.
 extern "C" [[gnu::weak]] hipError_t hipMemGetHandleForAddressRange(
     void* handle, hipDeviceptr_t start, std::size_t bytes,
     hipvmm::hip_compat::range_handle_type type, unsigned long long flags);
@@ -50,7 +50,7 @@ __attribute__((no_sanitize("enum"))) hipError_t import_as(int kind,
   return hipMemImportFromShareableHandle(&result, handle, type);
 }
 
-/// An importer maps as many bytes of the chunk as the sender says.
+/// An importer would map as many bytes as the sender says.
 void require_bytes_behind(const shareable_handle& handle) {
   const std::optional<std::size_t> present = detail::bytes_behind(handle.get());
   if (!present || handle.bytes() <= *present) return;
@@ -123,7 +123,7 @@ physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
     throw std::invalid_argument{"the import of an empty handle: pass one that was received"};
   require_open_descriptor(handle.get(), "the import of a chunk");
   require_bytes_behind(handle);
-  // ROCm gives an imported chunk the calling thread's device.
+  // ROCm takes the calling thread's device.
   const scoped_device scope{device};
   int descriptor = handle.get();
   void* const argument = form == import_form::value

@@ -14,12 +14,10 @@ inline constexpr std::size_t MiB = std::size_t{1} << 20;
 inline constexpr std::size_t GiB = std::size_t{1} << 30;
 inline constexpr std::size_t TiB = std::size_t{1} << 40;
 
-/// False for zero.
 constexpr bool is_power_of_two(std::size_t value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
 }
 
-/// Rounds `bytes` down to a multiple of `granularity` (> 0).
 constexpr std::size_t align_down(std::size_t bytes, std::size_t granularity) noexcept {
   return bytes - bytes % granularity;
 }
@@ -39,10 +37,8 @@ std::string format_bytes(std::size_t bytes);
 /// Formats a limit as format_bytes() does; 2^63 bytes and more are `"unlimited"`.
 std::string format_limit(std::size_t bytes);
 
-/// Parses a byte count such as `"512"`, `"100 MB"` or `"1.5GiB"`.
-/// - Digits, optional decimals and an optional unit; without a unit the count is in bytes (B).
-/// - Units are case-insensitive: KB to EB are powers of 1000, KiB to EiB powers of 1024.
-/// - A fraction of a byte is dropped.
+/// Parses a byte count such as `"512"`, `"100 MB"` or `"1.5GiB"`; a fraction of a byte is dropped.
+/// Units in any case: KB to EB are powers of 1000, KiB to EiB of 1024; without one, bytes.
 /// Throws: std::invalid_argument for other text; std::length_error when it exceeds std::size_t.
 std::size_t parse_bytes(std::string_view text);
 

@@ -3,8 +3,7 @@
 
 #include <hipvmm/version.hpp>  // IWYU pragma: keep: refuses compilers before C++17
 
-// Marks of functions that kernels call. HIPVMM_DEVICE is defined only for a compiler of device code
-// (nvcc, hipcc). Programs may use HIPVMM_HOST_DEVICE too.
+// Marks of functions that kernels call. Programs may use HIPVMM_HOST_DEVICE too.
 #if defined(__CUDACC__)
 #define HIPVMM_DEVICE __device__
 #define HIPVMM_HOST __host__

@@ -15,9 +15,8 @@ struct driver_calls {
   double seconds = 0;
 };
 
-/// Counts and times the library's HIP calls that allocate and free memory and addresses, of all
-/// threads since the process began: subtract two results for an interval. One row for each
-/// function, called or not. Any thread may call it.
+/// Number and time of the library's calls of nine HIP functions for memory and addresses, without
+/// waits by hipFree, since the process began. One row for each, called or not. Thread-safe.
 [[nodiscard]] std::vector<driver_calls> memory_calls();
 
 }  // namespace hipvmm

@@ -12,7 +12,7 @@
 
 namespace hipvmm {
 
-/// A HIP call failed, but lacked neither a resource (out_of_memory) nor support (unsupported).
+/// A HIP call failed, and not for lack of a resource (out_of_memory) or of support (unsupported).
 class hip_error : public std::runtime_error {
  public:
   hip_error(int code, const char* call, const char* file, unsigned line);
@@ -47,44 +47,40 @@ enum class exhausted {
   alignment,      ///< no address of the resource has the requested alignment
 };
 
-/// Why a request was refused. out_of_memory carries one, and makes its sentence from it.
 struct shortage {
   exhausted cause = exhausted::device_memory;
   int device = -1;  ///< ordinal; -1: the memory belongs to no device
   std::size_t requested = 0;
-  /// Bytes left: of the limit or budget for these causes, for fragmentation the largest request
-  /// that fits, else free memory of the device or the host, as HIP or the system reported it.
+  /// Bytes left of the limit or budget; for fragmentation the largest request that fits; else the
+  /// free memory of the device or host, as HIP or the system reported it.
   std::size_t available = 0;
   /// The setting that refused, such as "pool_options::maximum_bytes" or "budget 'training'".
   std::string owner = {};
-  /// The most that the cause could ever give to one request. Zero: none for an alignment, and for a
-  /// limit with nothing `used` and nothing `available`; otherwise unknown.
+  /// The largest request that can ever succeed. Zero means unknown, except that no request can
+  /// succeed for an alignment, or for a limit with nothing `used` and nothing `available`.
   std::size_t most = 0;
   /// Bytes that callers hold of the resource that refused, if it counts them.
   std::optional<std::size_t> used = {};
   std::size_t alignment = 0;  ///< requested; 0: unknown
   std::string context = {};   ///< continues the sentence; may be empty
 
-  /// Returns whether freeing memory can ever serve the request: false if it exceeds `most`.
   [[nodiscard]] bool can_be_relieved() const noexcept {
     const bool is_zero = cause == exhausted::limit && used == std::size_t{0} && available == 0;
     return requested <= most || (most == 0 && cause != exhausted::alignment && !is_zero);
   }
-  /// Returns the message: the cause, its values, and advice.
   [[nodiscard]] std::string text() const;
 };
 
-/// A resource ran out. Nothing changed: every operation that throws it has the strong guarantee.
+/// A resource ran out. The object is unchanged, with the exceptions of docs/reference/errors.md.
 class out_of_memory : public std::bad_alloc {
  public:
   explicit out_of_memory(shortage why);
-  /// `context` continues the sentence; it may be empty.
   out_of_memory(exhausted resource, int device, std::size_t bytes_requested, std::size_t bytes_free,
                 const std::string& context);
-  /// For a program's own resource: resource() is `limit`, device() is -1, and the rest is zero.
+  /// For a program's own resource: resource() is `limit`, device() is -1, and all sizes are zero.
   explicit out_of_memory(const std::string& message);
   out_of_memory(const out_of_memory& cause, const std::string& context);
-  // Never moved from: what() of each copy is valid.
+  // No move, which would leave what() without its message.
   out_of_memory(const out_of_memory&) noexcept = default;
   out_of_memory& operator=(const out_of_memory&) noexcept = default;
   ~out_of_memory() override = default;
@@ -95,7 +91,6 @@ class out_of_memory : public std::bad_alloc {
   [[nodiscard]] int device() const noexcept { return why().device; }
   /// Zero if HIP does not say how much a call needed, as for streams and events.
   [[nodiscard]] std::size_t bytes_requested() const noexcept { return why().requested; }
-  /// shortage::available when the request failed.
   [[nodiscard]] std::size_t bytes_free() const noexcept { return why().available; }
 
  private:
@@ -112,13 +107,9 @@ class unsupported : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Receives failures that cannot be thrown, and warnings. Must not throw. Any thread may call it,
-/// also threads of the library: most signals are blocked in these, and in processes that they
-/// start.
-/// - A failure in a destructor, or in clean-up after another failure: `call` names the HIP function
-///   and `code` is its hipError_t.
-/// - A warning, when the library did something else instead: `call` is the subject, `code` is
-///   hipErrorUnknown and `message` is a whole sentence.
+/// Receives failures that cannot be thrown (HIP's function and its hipError_t) and warnings (a
+/// subject, hipErrorUnknown and a whole sentence). Must not throw. Any thread may call it, threads
+/// of the library too, in which most signals are blocked.
 using error_handler = void (*)(const char* call, int code, const char* message) noexcept;
 
 /// Returns the previous handler. `nullptr` restores the default: one line to standard error.

@@ -8,15 +8,13 @@
 
 namespace hipvmm {
 
-/// Severity of a line of the debug log, like hipMM's levels. No line has the level `off`.
 enum class log_level { trace, debug, info, warn, error, critical, off };
 
 /// The debug log: lines about the library's memory operations. Any thread may call it.
 /// - Lines are appended to the file that HIPVMM_DEBUG_LOG_FILE or else hipMM's RMM_DEBUG_LOG_FILE
 ///   names; the logger makes its folders. Without a name they go to standard error.
-/// - Levels below CMake's HIPVMM_LOGGING_LEVEL (by default trace and debug) are not compiled in.
-/// - The initial level is info with a file (or CMake's HIPVMM_RMM, as in hipMM) and off without
-///   one, because failures already reach the program as exceptions or by its error handler.
+/// - The library's lines below CMake's HIPVMM_LOGGING_LEVEL (default: info) are not compiled in.
+/// - The initial level is info if a file is named (or with CMake's HIPVMM_RMM), otherwise off.
 class logger {
  public:
   logger& operator=(logger&&) = delete;
@@ -28,7 +26,7 @@ class logger {
   }
   /// Drops lines of disabled levels. The first failed write is reported to the error handler.
   void log(log_level line, std::string_view text);
-  /// Nothing is buffered so far: each line is written at once, for programs that crash.
+  /// Each line is written at once; nothing is left to flush.
   void flush();
 
  private:
@@ -40,7 +38,7 @@ class logger {
   std::unique_ptr<state> state_;
 };
 
-/// The library's debug log, which programs may use too. It lives until the process ends.
+/// It lives until the process ends.
 logger& default_logger();
 
 }  // namespace hipvmm

@@ -5,15 +5,13 @@
 
 namespace hipvmm::detail {
 
-/// Number of this process: one more in a child of fork() than in its parent.
 extern std::atomic<unsigned> process_number;
 
-/// Throws: unsupported. A child of fork() used an object of its parent.
+/// Throws: unsupported.
 [[noreturn]] void refuse_in_child();
 
-/// The process that made an object; it moves with the object's resources. In a child of fork() they
-/// must stay as they are: HIP does not know them, no thread of the library runs, and a lock may be
-/// held for ever. Cost: two loads.
+/// The process that made an object. In a child of fork() the object's resources must stay as they
+/// are: HIP does not know them, no thread of the library runs, and a lock may be held for ever.
 class owner_process {
  public:
   [[nodiscard]] bool is_of_parent() const noexcept {

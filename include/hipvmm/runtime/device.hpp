@@ -12,7 +12,7 @@
 
 namespace hipvmm::detail {
 
-/// Only the library of these headers' version defines it: other programs do not link or load.
+/// Only the library of the same version defines it, so that other programs do not link or load.
 extern const char HIPVMM_DETAIL_INTERFACE;
 [[gnu::used]] static const char* const interface_of_headers = &HIPVMM_DETAIL_INTERFACE;
 
@@ -20,8 +20,7 @@ extern const char HIPVMM_DETAIL_INTERFACE;
 
 namespace hipvmm {
 
-/// The 16 bytes by which HIP names a device (hipDeviceGetUuid). They are the same in every process
-/// of a machine, whatever ordinals HIP_VISIBLE_DEVICES and its like give the devices there.
+/// The 16 bytes of hipDeviceGetUuid, the same in each process of a machine, whatever its ordinals.
 struct device_uuid {
   std::array<unsigned char, 16> bytes{};
 
@@ -34,18 +33,16 @@ struct device_uuid {
   }
 };
 
-/// Formats a UUID as the vendor's tools and HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES write it:
-/// - 16 letters and digits (AMD): "GPU-9c5d1a0be6f73482";
-/// - other bytes (NVIDIA): hexadecimal in five groups, "GPU-01234567-89ab-cdef-0123-456789abcdef".
+/// Formats a UUID as vendors' tools and HIP_VISIBLE_DEVICES write it: "GPU-9c5d1a0be6f73482" (AMD),
+/// "GPU-01234567-89ab-cdef-0123-456789abcdef" (NVIDIA).
 [[nodiscard]] std::string to_string(const device_uuid& uuid);
 
-/// Names a device by its HIP ordinal, which construction does not check. Functions that use a
-/// device that does not exist throw std::invalid_argument, which names the ordinal.
+/// A device by its HIP ordinal. Functions that use a missing one throw std::invalid_argument.
 class device_ref {
  public:
   explicit constexpr device_ref(int ordinal) noexcept : ordinal_{ordinal} {}
 
-  /// Throws: unsupported when there is no HIP device; the message says how to run without one.
+  /// Throws: unsupported when there is no HIP device.
   [[nodiscard]] static device_ref current();
 
   [[nodiscard]] constexpr int ordinal() const noexcept { return ordinal_; }
@@ -59,25 +56,23 @@ class device_ref {
   [[nodiscard]] std::size_t free_memory() const;
   /// True for the device itself.
   [[nodiscard]] bool can_access_peer(device_ref peer) const;
-  /// Grants this device access to all memory that hipMalloc allocates on `peer`, now and later, but
-  /// not to mapped chunks. HIP has this right for the whole process only. It is permanent, because
-  /// revoking it could disturb other code that relies on it. Throws: hip_error without a link.
+  /// Grants this device access to all memory of hipMalloc on `peer`, now and later, but not to
+  /// mapped chunks; for the whole process, and permanently. Throws: hip_error without a link.
   void enable_peer_access(device_ref peer) const;
-  /// As the runtime reports; true if it cannot report it (HIP before 5.3).
+  /// True if the runtime cannot report it (HIP before 5.3).
   [[nodiscard]] bool supports_virtual_memory() const;
-  /// As the runtime reports: stream-ordered pools (hipMallocAsync).
   [[nodiscard]] bool supports_memory_pools() const;
   /// Whether memory of hipMallocManaged migrates. Otherwise AMD allocates pinned host memory.
   [[nodiscard]] bool supports_managed_memory() const;
-  /// Whether host and device may use managed memory at the same time, and whether it can be moved
-  /// and advised about (AMD: HMM).
+  /// Whether host and device may use managed memory at the same time, and it can be moved (AMD:
+  /// HMM).
   [[nodiscard]] bool supports_concurrent_managed_access() const;
   /// Whether the device can access all host memory, as malloc allocates it (AMD: XNACK on).
   [[nodiscard]] bool supports_pageable_access() const;
   /// Waits until all work submitted to the device has finished, in streams of other libraries too.
-  /// - If hipFree waits for the device, captures are kept and none forbids the wait. On NVIDIA
-  ///   other threads' calls that submit work wait meanwhile, as beside hipFree.
-  /// - Otherwise streams that are being captured lose their captures, and the call throws.
+  /// - If hipFree waits for the device, streams that are being captured keep their captures. On
+  ///   NVIDIA other threads' submissions wait meanwhile, as beside hipFree.
+  /// - Otherwise captures are invalidated, and the call throws.
   /// Throws: hip_error, for captures hipErrorStreamCaptureUnsupported.
   void synchronize() const;
 
@@ -93,29 +88,25 @@ class device_ref {
   int ordinal_;
 };
 
-/// Zero without a HIP device. Throws: hip_error when the runtime itself failed.
+/// Zero without a HIP device. Throws: hip_error.
 [[nodiscard]] int device_count();
 
-/// The device with `uuid`, or none if the process does not see it. The text is that of
-/// to_string(device_uuid), letter by letter. Throws: hip_error when the runtime itself failed.
+/// Empty if the process does not see it. The text is that of to_string(). Throws: hip_error.
 [[nodiscard]] std::optional<device_ref> device_with_uuid(const device_uuid& uuid);
 [[nodiscard]] std::optional<device_ref> device_with_uuid(std::string_view uuid);
 
-/// Free and total bytes, in this order, of the current device or of `device` (hipMemGetInfo).
+/// Free and total bytes, in this order (hipMemGetInfo).
 [[nodiscard]] std::pair<std::size_t, std::size_t> available_device_memory();
 [[nodiscard]] std::pair<std::size_t, std::size_t> available_device_memory(device_ref device);
 
-/// `percent` of the free memory, to size a pool: bytes, rounded down to a multiple of 256. Throws:
-/// std::invalid_argument unless 0 <= `percent` <= 100.
+/// Bytes for a pool, a multiple of 256. Throws: std::invalid_argument unless 0 <= `percent` <= 100.
 [[nodiscard]] std::size_t percent_of_free_device_memory(int percent);
 [[nodiscard]] std::size_t percent_of_free_device_memory(device_ref device, int percent);
 
-/// Throws: std::invalid_argument, which names the ordinal and the count, unless `device` exists;
-/// unsupported when there is no HIP device at all.
+/// Throws: std::invalid_argument unless `device` exists; unsupported without any HIP device.
 void require_device(device_ref device);
 
-/// Makes a device current for the calling thread; the destructor restores the previous one.
-/// Pre: the thread that constructed it destroys it.
+/// Makes a device current for its thread, which must destroy the object too.
 class scoped_device {
  public:
   explicit scoped_device(device_ref device);

@@ -11,14 +11,12 @@ namespace hipvmm {
 
 /// Owns one hipMalloc allocation, which can neither grow nor move. Any thread may destroy it.
 /// - Destruction calls hipFree, which waits for all work of the device (HIP's rule).
-/// - Memory that HIP refuses to free is reported, and freed when a request lacks memory.
+/// - Memory that HIP refuses to free is reported, and freed when a later request lacks memory.
 class device_allocation {
  public:
   device_allocation() noexcept = default;
-  /// Throws: std::invalid_argument when `bytes` is zero; out_of_memory when the device is
-  /// exhausted; hip_error, among others while a stream is captured in a mode that forbids the call.
+  /// Throws: std::invalid_argument for zero bytes; out_of_memory; hip_error, as in a capture.
   device_allocation(device_ref device, std::size_t bytes);
-  /// Takes ownership of a pointer from hipMalloc; hipFree will be called on it.
   device_allocation(void* pointer, device_ref device, std::size_t bytes) noexcept
       : pointer_{pointer}, device_{device}, bytes_{bytes} {}
   ~device_allocation();

@@ -20,8 +20,7 @@ struct recorded_points;
 void record_without_notify(const event& recorded, stream_ref stream);
 void make_stream_wait(stream_ref waiter, const event& event);
 
-/// The known stream order of an event's last recording. It has no lock: like the event, it is moved
-/// or destroyed only while no other thread uses it.
+/// The stream order of an event's last recording, if it is known.
 class recorded_order {
  public:
   recorded_order() noexcept = default;
@@ -35,7 +34,7 @@ class recorded_order {
     exchange(points_, other.points_);
   }
 
-  /// From then on other code may record the event unseen, and its order is unknown.
+  /// Other code may record the event unseen from now on.
   void expose_handle() const noexcept {
     if ((state_.load(std::memory_order_relaxed) & handle_exposed) == 0)
       state_.fetch_or(handle_exposed);
@@ -66,7 +65,7 @@ class recorded_order {
 
 }  // namespace detail
 
-/// Whether an event records timestamps. Without them it is cheaper to record.
+/// Without timestamps an event is cheaper to record.
 enum class event_timing { disabled, enabled };
 
 /// Owns one HIP event of one device. Movable; safe to query and record from any thread. If it was
@@ -84,8 +83,7 @@ class event {
         order_{std::move(other.order_)} {}
   event& operator=(event&& other) noexcept;
 
-  /// The event's handle. Its holder may record the event without the library. From the first call
-  /// on, pools therefore learn no order from this event: prefer the members below if they suffice.
+  /// Its holder may record unseen: from the first call on, pools learn no order from this event.
   [[nodiscard]] ihipEvent_t* get() const noexcept {
     order_.expose_handle();
     return value_;
@@ -95,7 +93,7 @@ class event {
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
 
-  /// The record is done when all work now in `stream` has finished. It replaces an earlier one.
+  /// Marks the end of the work now in `stream`, in place of an earlier mark.
   /// Pre: `stream` belongs to the event's device (HIP's rule for hipEventRecord).
   void record(stream_ref stream);
   /// Waits for the last record; returns at once without one.

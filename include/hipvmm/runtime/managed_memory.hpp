@@ -9,10 +9,10 @@
 #include <hipvmm/runtime/memory_location.hpp>
 #include <hipvmm/runtime/stream.hpp>
 
-// Managed memory: HIP moves it between the host and devices (hipMallocManaged; mr::managed_resource
-// allocates it). Any thread may call all functions.
-// - A range is within one allocation. If devices can access all host memory
-//   (device_ref::supports_pageable_access), it may be any memory.
+// Managed memory: HIP moves it between the host and devices (hipMallocManaged,
+// mr::managed_resource). Any thread may call all functions.
+// - A range is within one allocation, or any memory if devices can access all host memory
+//   (device_ref::supports_pageable_access).
 // - HIP works on whole host pages: a range that ends within a page includes that page.
 // - Without HMM, AMD accepts advice and prefetches and ignores them.
 // Throws, unless a function says otherwise: std::invalid_argument for a range that is not managed
@@ -25,7 +25,6 @@ namespace hipvmm {
 void prefetch_async(stream_ref stream, const void* pointer, std::size_t bytes,
                     memory_location where);
 
-/// Advice about a range as a whole (hipMemAdvise).
 enum class range_advice {
   set_read_mostly,           ///< locations that read it get copies of their own
   unset_read_mostly,         ///< locations lose these copies
@@ -35,7 +34,6 @@ enum class range_advice {
 };
 void advise(const void* pointer, std::size_t bytes, range_advice advice);
 
-/// Advice about a range and a location (hipMemAdvise).
 /// Throws: as above; unsupported for a device unless it supports_concurrent_managed_access().
 enum class location_advice {
   set_preferred_location,  ///< the range stays there unless it must move
@@ -57,10 +55,9 @@ struct range_attributes {
   std::optional<memory_location> preferred_location;
   /// Target of the last prefetch, done or not; empty as above.
   std::optional<memory_location> last_prefetch_location;
-  /// AMD names all devices from the start.
+  /// On AMD all devices from the start.
   std::vector<memory_location> accessed_by;
 };
-/// Queries all attributes in one call (hipMemRangeGetAttributes), or one (hipMemRangeGetAttribute).
 [[nodiscard]] range_attributes attributes_of_range(const void* pointer, std::size_t bytes);
 [[nodiscard]] bool is_read_mostly(const void* pointer, std::size_t bytes);
 [[nodiscard]] std::optional<memory_location> preferred_location(const void* pointer,
@@ -71,8 +68,8 @@ struct range_attributes {
 /// Throws: unsupported on CUDA.
 [[nodiscard]] memory_coherency coherency_of(const void* pointer, std::size_t bytes);
 
-/// The users of a managed allocation if the host and devices cannot use it at the same time
-/// (device_ref::supports_concurrent_managed_access). Otherwise, and on AMD, it has no effect.
+/// Takes effect only if the host and devices cannot use managed memory at the same time
+/// (device_ref::supports_concurrent_managed_access), and never on AMD.
 enum class attachment {
   global,  ///< all devices
   host,    ///< the host alone

@@ -12,8 +12,8 @@ class memory_location {
   // NOLINTNEXTLINE(google-explicit-constructor): a device is a location
   constexpr memory_location(device_ref device) noexcept : device_{device} {}
   [[nodiscard]] static constexpr memory_location host() noexcept { return {}; }
-  /// One NUMA node of the host, by the system's number. Not every release places chunks so; managed
-  /// memory takes any node for the host.
+  /// A NUMA node of the host, by the system's number. Not every release places chunks there;
+  /// managed memory takes any node for the host.
   [[nodiscard]] static constexpr memory_location host_node(int node) noexcept {
     memory_location result;
     result.node_ = node;

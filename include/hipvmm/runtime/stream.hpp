@@ -7,7 +7,7 @@
 #include <hipvmm/core/owner_process.hpp>
 #include <hipvmm/runtime/device.hpp>
 
-// The opaque structs behind hipStream_t and cudaStream_t: both convert without a vendor header.
+// Both handles convert without a vendor header.
 struct ihipStream_t;
 struct CUstream_st;
 
@@ -33,21 +33,20 @@ class stream_ref {
 
   [[nodiscard]] ihipStream_t* get() const noexcept { return static_cast<ihipStream_t*>(value_); }
 
-  /// True for null, and for 1 as hipStreamLegacy. Also in a program that is compiled to use null
-  /// for the per-thread stream, because the library is not.
+  /// True for null and hipStreamLegacy (1), however the program is compiled.
   [[nodiscard]] bool is_default() const noexcept;
   /// True for hipStreamPerThread, which is another stream in each thread.
   [[nodiscard]] bool is_per_thread_default() const noexcept;
 
   void synchronize() const;
-  /// Like synchronize(), but reports failures to the error handler.
+  /// Reports failures to the error handler.
   void synchronize_no_throw() const noexcept;
   [[nodiscard]] bool is_done() const;
-  /// Whether work submitted to the stream is captured into a graph instead of run, also if the
-  /// capture is invalidated but has not ended. Does not invalidate a capture, as is_done() may.
-  /// Throws: hip_error for the null stream while a blocking stream of its device is captured.
+  /// Whether work submitted to the stream is captured, also while the capture is invalid. Unlike
+  /// is_done(), it invalidates none. Throws: hip_error for the null stream while a blocking stream
+  /// of its device is captured.
   [[nodiscard]] bool is_capturing() const;
-  /// Later work waits for `event`; the caller does not. Defined in <hipvmm/runtime/event.hpp>.
+  /// Later work waits for `event`; the caller does not.
   inline void wait(const event& event) const;
 
   friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.value_ == b.value_; }
@@ -65,8 +64,7 @@ enum class stream_kind {
 
 /// Owns one HIP stream of one device. Movable.
 /// - One thread at a time may move or destroy it; any number of threads may submit work.
-/// - Destruction lets submitted work finish. On AMD it waits for the work, because hipStreamDestroy
-///   waits there too, and other threads' waits for the device would miss the stream.
+/// - Destruction lets submitted work finish; on AMD it waits for that, as hipStreamDestroy does.
 class stream {
  public:
   /// Uses the current device. Throws: out_of_memory, of 0 bytes, if HIP reports it; hip_error.
@@ -80,13 +78,13 @@ class stream {
   stream& operator=(stream&& other) noexcept;
 
   [[nodiscard]] ihipStream_t* get() const noexcept { return value_; }
-  /// Releases ownership; the caller destroys the stream with hipStreamDestroy. Pools then take it
-  /// for a stream of the program: mr::vmm_pool_resource::forget_stream.
+  /// Releases ownership; the caller destroys the stream with hipStreamDestroy, and tells pools by
+  /// mr::vmm_pool_resource::forget_stream.
   [[nodiscard]] ihipStream_t* release() noexcept;
   [[nodiscard]] device_ref device() const noexcept { return device_; }
   [[nodiscard]] bool empty() const noexcept { return value_ == nullptr; }
 
-  /// Throws: std::invalid_argument if moved from: an empty owner must not pass as the null stream.
+  /// Throws: std::invalid_argument if empty, which would be the null stream.
   [[nodiscard]] stream_ref ref() const;
   // NOLINTNEXTLINE(google-explicit-constructor): callers pass an owner as a reference
   operator stream_ref() const { return ref(); }

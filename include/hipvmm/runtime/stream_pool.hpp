@@ -9,12 +9,12 @@
 
 namespace hipvmm {
 
-/// Owns a fixed number of streams of one device, which live as long as the pool. Thread-safe.
+/// Owns a fixed number of streams of one device. Thread-safe.
 class stream_pool {
  public:
   static constexpr std::size_t default_size = 16;
 
-  /// Uses the current device. Throws: as the other constructor.
+  /// Uses the current device.
   explicit stream_pool(std::size_t size = default_size,
                        stream_kind kind = stream_kind::non_blocking)
       : stream_pool{device_ref::current(), size, kind} {}
@@ -22,9 +22,8 @@ class stream_pool {
   explicit stream_pool(device_ref device, std::size_t size = default_size,
                        stream_kind kind = stream_kind::non_blocking);
 
-  /// Returns the next stream, round-robin.
+  /// Round-robin.
   [[nodiscard]] stream_ref get_stream() const;
-  /// Returns the stream with number `index` modulo size().
   [[nodiscard]] stream_ref get_stream(std::size_t index) const;
   [[nodiscard]] std::size_t size() const noexcept { return streams_.size(); }
 

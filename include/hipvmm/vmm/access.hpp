@@ -13,7 +13,6 @@ namespace hipvmm {
 
 enum class access_right { none, read, read_write };
 
-/// One device's right; the counterpart of hipMemAccessDesc.
 struct access_desc {
   device_ref device;
   access_right right;
@@ -23,23 +22,19 @@ struct access_desc {
   }
 };
 
-/// The rights that a program requests, at most one entry for each device: for
-/// region_options::access and set_access().
+/// The rights that a program requests, at most one entry for each device.
 /// - A device without an entry gets the default: the memory's owner read_write, any other none.
-/// - Copies share the entries: a copy neither allocates nor throws.
-/// - The host has no entry: it may access all that a device may, or nothing; host_access in
-///   docs/reference/capability.md says which.
+/// - A copy neither allocates nor throws.
+/// - The host has no entry: see host_access in docs/reference/capability.md.
 class access_list {
  public:
   access_list() noexcept = default;
-  /// Throws: std::invalid_argument, which names the device, for a device listed twice. A use of the
-  /// list checks that the devices exist and reach the memory.
+  /// Throws: std::invalid_argument for a device listed twice. The list's use checks the devices.
   access_list(std::initializer_list<access_desc> entries);
   explicit access_list(std::vector<access_desc> entries);
 
   /// Ordered by device.
   [[nodiscard]] const std::vector<access_desc>& entries() const noexcept;
-  /// Empty if the list does not name `device`.
   [[nodiscard]] std::optional<access_right> find(device_ref device) const noexcept;
 
   friend bool operator==(const access_list& a, const access_list& b) noexcept {
@@ -51,34 +46,30 @@ class access_list {
   std::shared_ptr<const std::vector<access_desc>> entries_;  // null if empty
 };
 
-/// Every other device that reaches memory of `owner` (hipDeviceCanAccessPeer), with `right`.
+/// `right` for every other device that reaches memory of `owner` (hipDeviceCanAccessPeer).
 /// Throws: std::invalid_argument when there is no such device; hip_error.
 [[nodiscard]] access_list all_reachable_peers(device_ref owner,
                                               access_right right = access_right::read_write);
 
-/// The rights of every device to memory of one or more owners: a plain value, which apply() sets on
-/// a new mapping. The first owner starts with read_write, every other device with none.
+/// The rights of every device to memory of its owners. The first owner starts with read_write.
 class access_map {
  public:
   explicit access_map(device_ref owner);
-  /// The rights that `wanted` asks for. Throws: as set().
+  /// Throws: as set().
   access_map(device_ref owner, const access_list& wanted);
 
-  /// Throws: std::invalid_argument when there is no such device; unsupported, naming both devices
-  /// and the link, when `device` cannot access the memory of every owner and `right` is not none.
+  /// Throws: std::invalid_argument when there is no such device; unsupported when `device` cannot
+  /// access the memory of every owner and `right` is not none.
   void set(device_ref device, access_right right);
-  /// Returns none for a device without an entry.
   [[nodiscard]] access_right get(device_ref device) const noexcept;
 
   [[nodiscard]] device_ref owner() const noexcept { return owner_; }
   [[nodiscard]] const std::vector<device_ref>& other_owners() const noexcept {
     return other_owners_;
   }
-  /// Extends the rights to memory of `device`, whose own right stays as it is.
-  /// Throws: unsupported, naming both devices and the link, if a device that has a right cannot
-  /// access that memory; then nothing changed.
+  /// Extends the rights to memory of `device`, whose own right stays. Throws: unsupported if a
+  /// device with a right cannot access that memory; then nothing changed.
   void add_owner(device_ref device);
-  /// Reverses add_owner(). Does nothing for owner() and for a device that is no owner.
   void remove_owner(device_ref device) noexcept;
   /// Every device with a right, ordered by device.
   [[nodiscard]] const std::vector<access_desc>& entries() const noexcept { return entries_; }
@@ -102,7 +93,7 @@ class access_map {
 /// Throws: unsupported if the device cannot reach the memory; hip_error.
 void set_access(void* address, std::size_t bytes, access_desc desc);
 
-/// Queries HIP. Throws: hip_error when nothing is mapped.
+/// Throws: hip_error when nothing is mapped.
 [[nodiscard]] access_right get_access(const void* address, device_ref device);
 
 }  // namespace hipvmm

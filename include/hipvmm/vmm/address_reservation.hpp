@@ -16,16 +16,16 @@ struct address_calls;
 void note_failed_map(const address_reservation& addresses) noexcept;
 }  // namespace detail
 
-/// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory.
-/// Pre of destruction: nothing is mapped there. The library reports addresses that HIP refuses to
-/// free, and frees them later, except after AMD's hipErrorUnknown: their record is lost then.
+/// Owns a range of device-visible virtual addresses (one hipMemAddressReserve) without memory. Pre
+/// of destruction: nothing is mapped there. Addresses that HIP refuses to free are reported and
+/// freed later; after AMD's hipErrorUnknown they are lost.
 class address_reservation {
  public:
   address_reservation() noexcept = default;
   /// `hint` requests a start address, which HIP may ignore: compare get() with it.
   /// Throws: std::invalid_argument unless `bytes` is a multiple of the minimum granularity and not
-  /// zero, and `alignment` is zero or a power of two; out_of_memory without such addresses;
-  /// unsupported if HIP reserves none or ignores `alignment`; hip_error.
+  /// zero, and `alignment` is zero or a power of two; out_of_memory; unsupported if HIP reserves
+  /// none or ignores `alignment`; hip_error.
   explicit address_reservation(std::size_t bytes, std::size_t alignment = 0, void* hint = nullptr);
   ~address_reservation();
   address_reservation(address_reservation&& other) noexcept
@@ -35,8 +35,8 @@ class address_reservation {
         process_{other.process_} {}
   address_reservation& operator=(address_reservation&& other) noexcept;
 
-  /// Pre: nothing is mapped in the addresses.
-  /// Throws: hip_error; then they are still held, unless HIP has lost its record of them.
+  /// Pre: nothing is mapped there. Throws: hip_error; then they are still held, unless HIP has lost
+  /// its record of them.
   void free();
 
   [[nodiscard]] void* get() const noexcept { return base_; }
@@ -50,7 +50,7 @@ class address_reservation {
 
  private:
   friend class mapping;
-  friend struct detail::address_calls;  // src/vmm/address_reservation.cpp
+  friend struct detail::address_calls;
   friend void detail::note_failed_map(const address_reservation& addresses) noexcept;
 
   void* base_ = nullptr;

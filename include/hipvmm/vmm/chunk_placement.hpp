@@ -11,34 +11,30 @@
 
 namespace hipvmm {
 
-/// Decides where a region creates the chunks that growth adds, by their offset
-/// (region_options::placement). An immutable value: a copy neither allocates nor throws.
+/// Decides where a region creates the chunks that growth adds, by their offset. A copy neither
+/// allocates nor throws.
 class chunk_placement {
  public:
   chunk_placement() noexcept = default;
   [[nodiscard]] static chunk_placement one_device() noexcept { return {}; }
 
-  /// Stripes of `stripe_bytes` bytes on the devices in turn: the chunk at offset o is memory of
-  /// devices[(o / stripe_bytes) % devices.size()]. No chunk crosses the end of a stripe.
-  /// Throws: std::invalid_argument without devices, for a device that does not exist, and unless
-  /// `stripe_bytes` is a multiple of every device's granularity and not zero; unsupported for a
-  /// device without virtual memory.
+  /// The chunk at offset o is memory of devices[(o / stripe_bytes) % devices.size()] and crosses no
+  /// end of a stripe. Throws: std::invalid_argument without devices, for a missing device, and
+  /// unless `stripe_bytes` is a multiple of every device's granularity and not zero; unsupported
+  /// for a device without virtual memory.
   [[nodiscard]] static chunk_placement striped(std::vector<device_ref> devices,
                                                std::size_t stripe_bytes);
 
   /// The region's device until the region holds `device_budget_bytes` bytes of it, then memory of
-  /// the host, which kernels reach over the bus. Later chunks use the device again if the region
-  /// has released some of it; nothing moves by itself, see region::move_range(). The region throws
-  /// unsupported if HIP makes no chunks in `beyond`. That may be one NUMA node
-  /// (memory_location::host_node()): the one next to the device, or one with fast free memory.
-  /// Throws: std::invalid_argument if `beyond` is a device.
+  /// the host, which kernels reach over the bus. Nothing moves by itself, see region::move_range().
+  /// `beyond` may be one NUMA node (memory_location::host_node()). The region throws unsupported if
+  /// HIP makes no chunks there. Throws: std::invalid_argument if `beyond` is a device.
   [[nodiscard]] static chunk_placement spill(std::size_t device_budget_bytes,
                                              memory_location beyond = memory_location::host());
 
   [[nodiscard]] bool is_one_device() const noexcept { return devices_ == nullptr && !budget_; }
   [[nodiscard]] bool is_striped() const noexcept { return devices_ != nullptr; }
-  /// devices() and stripe_bytes() are empty and zero unless is_striped(); the next two are empty
-  /// and the host unless spill() made the placement.
+  /// Empty and zero unless is_striped(); the next two are empty and the host without spill().
   [[nodiscard]] const std::vector<device_ref>& devices() const noexcept;
   [[nodiscard]] std::size_t stripe_bytes() const noexcept { return stripe_bytes_; }
   [[nodiscard]] std::optional<std::size_t> budget_bytes() const noexcept { return budget_; }

@@ -23,24 +23,22 @@ void unmap_together(mapping* const* run, std::size_t count);
 
 enum class map_check {
   trusted,
-  verified,  ///< HIP is queried for the mapping
+  verified,  ///< HIP is queried for it
   believed [[deprecated("use trusted; until 0.4.0")]] = trusted,
 };
 using map_answer [[deprecated("use map_check; until 0.4.0")]] = map_check;
 
-/// Owns the mapping of one whole chunk at one address, not the chunk or the addresses. One
-/// hipMemMap, undone by one hipMemUnmap of exactly that range, or together with its neighbours.
-/// - No device may access the bytes until access is set, and access is lost on unmap.
-/// - On some ROCm releases the destructor waits for the device. The library reports a mapping that
-///   HIP refuses to unmap there, and unmaps it later.
+/// Owns the mapping of one whole chunk at one address, not the chunk or the addresses.
+/// - No device may access the bytes until access is set; access is lost on unmap.
+/// - On some ROCm releases the destructor waits for the device. A mapping that HIP refuses to unmap
+///   is reported and unmapped later.
 class mapping {
  public:
   mapping() noexcept = default;
-  /// Maps the whole of `chunk` at byte `offset` of `reservation`.
-  /// Throws: std::invalid_argument when either is empty or the chunk does not fit there; hip_error
-  /// when HIP refuses, as it does if something is mapped already. ROCm 6.1 to 7.13 report success
-  /// then (ROCm/rocm-systems#7685). `verified` detects that, but not if the present chunk has the
-  /// same address and no device has a right to it.
+  /// Maps the whole of `chunk` at byte `offset` of `reservation`. Throws: std::invalid_argument
+  /// when either is empty or the chunk does not fit; hip_error when HIP refuses, as if something is
+  /// mapped there. ROCm 6.1 to 7.13 report success then (ROCm/rocm-systems#7685): `verified`
+  /// detects that, unless the present mapping begins there and has no rights.
   mapping(const address_reservation& reservation, std::size_t offset, const physical_chunk& chunk,
           map_check check = map_check::trusted);
   ~mapping();
@@ -54,13 +52,13 @@ class mapping {
   mapping& operator=(mapping&& other) noexcept;
 
   /// Adds the memory to `registrar`, which is notified before unmap() and release().
-  /// Pre: not empty, and registered with no other; `chunk` is mapped here.
-  /// Throws: as memory_registrar::add(); std::bad_alloc. Then it is not added.
+  /// Pre: not empty, without a registrar; `chunk` is mapped here.
+  /// Throws: as memory_registrar::add(); std::bad_alloc.
   void register_with(const std::shared_ptr<memory_registrar>& registrar,
                      const physical_chunk& chunk);
   void deregister() noexcept { registered_.reset(); }
 
-  /// Throws: hip_error; then it is still held, and was added to its registrar once more.
+  /// Throws: hip_error; then it is still held, and added to its registrar again.
   void unmap();
 
   [[nodiscard]] void* get() const noexcept { return address_; }
@@ -72,9 +70,9 @@ class mapping {
   }
   [[nodiscard]] bool empty() const noexcept { return address_ == nullptr; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// The device that owns the mapped memory. Pre: not empty.
+  /// The memory's owner. Pre: not empty.
   [[nodiscard]] device_ref device() const noexcept { return device_ref{device_}; }
-  /// Whether the memory is of the host, and device() the device that it was made for.
+  /// The memory is the host's, and device() the device that it was made for.
   [[nodiscard]] bool is_on_host() const noexcept { return is_on_host_; }
 
  private:
@@ -82,10 +80,10 @@ class mapping {
 
   void* address_ = nullptr;
   std::size_t bytes_ = 0;
-  int device_ = -1;  // of the chunk
+  int device_ = -1;
   detail::owner_process process_;
-  bool is_on_host_ = false;                           // the chunk is
-  std::shared_ptr<detail::registration> registered_;  // null without a registrar
+  bool is_on_host_ = false;
+  std::shared_ptr<detail::registration> registered_;
 };
 
 }  // namespace hipvmm

@@ -23,7 +23,7 @@
 namespace hipvmm {
 namespace {
 
-/// The last events of one thread, which alone adds them and never waits.
+/// One thread alone adds to it and never waits.
 class event_ring {
  public:
   explicit event_ring(std::size_t capacity)
@@ -113,12 +113,12 @@ class event_ring {
   std::atomic<std::uint64_t> lost_{0};
 };
 
-/// The state of a thread. Never destroyed: another thread gets it when this one has ended.
+/// Never destroyed: another thread gets it when this one has ended.
 struct thread_record {
-  std::atomic<bool> is_reporting{false};  // the subscription waits for that before it ends
+  std::atomic<bool> is_reporting{false};  // the subscription's end waits for false
   std::atomic<bool> has_thread{true};
   std::uint64_t thread = 0;
-  std::uint64_t subscription = 0;  // the owner of the ring
+  std::uint64_t subscription = 0;  // the ring's owner
   event_ring* ring = nullptr;
   thread_record* next = nullptr;
 };
@@ -133,13 +133,13 @@ struct event_thread {
 };
 constinit thread_local event_thread this_event_thread;
 
-// A child has no other thread that could report, and none that could say that it no longer does.
+// A child has no other threads, and nothing else would reset their marks.
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
   for (thread_record* each = all_records.load(); each != nullptr; each = each->next)
     if (each != this_event_thread.record) each->is_reporting.store(false);
 });
 
-/// Makes a thread's record another's when the thread ends.
+/// Offers the thread's record to others when the thread ends.
 struct record_return {
   ~record_return() {
     this_event_thread.ends = true;
@@ -158,7 +158,6 @@ thread_record* vacant_record() noexcept {
   return nullptr;
 }
 
-/// The record of this thread; nullptr while it ends, or without memory for one.
 [[gnu::noinline]] thread_record* make_own_record(event_thread& own) noexcept {
   if (own.ends) return nullptr;
   thread_record* mine = vacant_record();
@@ -220,11 +219,11 @@ class detail::event_receiver {
     return sum;
   }
 
-  /// A thread's use of the receiver in force, which stays meanwhile.
+  /// The receiver in force stays while one lives.
   class use {
    public:
     explicit use(thread_record& mine) noexcept : mine_{mine} {
-      // In one order with stop() and the wait: either that sees this, or `to_` is nullptr.
+      // Either wait_for_reports() sees this, or `to_` is nullptr.
       mine_.is_reporting.store(true);
       to_ = current.load();
     }
@@ -237,7 +236,6 @@ class detail::event_receiver {
     event_receiver* to_;
   };
 
-  /// Events of threads that could not report them.
   static constinit inline std::atomic<std::uint64_t> lost_by_threads{0};
 
  private:

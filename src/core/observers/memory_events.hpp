@@ -31,7 +31,6 @@ struct event_details {
 
 [[nodiscard]] std::int64_t event_time() noexcept;
 
-/// Reports an event to the subscription and to `memory_changes`, if there are such.
 void send_event(const event_origin& from, memory_event_kind kind,
                 const event_details& details) noexcept;
 
@@ -51,8 +50,8 @@ inline void note_memory_change(int device, std::int64_t bytes) noexcept {
     send_memory_change(device, bytes);
 }
 
-/// Has `call` run once in this thread, when its outermost events_wait ends. Returns whether this is
-/// the first request in it; nothing without an events_wait, because locks may be held.
+/// Runs `call` once in this thread, when its outermost events_wait ends. Returns whether it is the
+/// first such request; nothing without an events_wait, because locks may be held.
 [[nodiscard]] std::optional<bool> call_without_locks(void (*call)() noexcept) noexcept;
 
 inline void report_event(const event_origin& from, memory_event_kind kind,
@@ -84,8 +83,8 @@ class events_wait {
   std::vector<waiting_event> waiting_;
 };
 
-/// As events_wait, for reports to the error handler too. It begins before a lock that functions of
-/// the program may need, and so ends after that.
+/// As events_wait, for reports to the error handler too. Declare it before a lock that functions of
+/// the program may need.
 class callbacks_wait {
   held_reports reports_;
   const reports_wait redirected_{reports_};

@@ -19,7 +19,6 @@ std::string folded(std::string_view name) {
   return text;
 }
 
-/// The least number of characters to insert, remove, replace, or swap with their neighbour.
 std::size_t edits_between(std::string_view from, std::string_view to) {
   std::vector<std::size_t> above(to.size() + 1);
   std::iota(above.begin(), above.end(), std::size_t{0});
@@ -39,7 +38,6 @@ std::size_t edits_between(std::string_view from, std::string_view to) {
   return above.back();
 }
 
-/// The number of characters of `from` behind the beginning that both have.
 std::size_t different_end(std::string_view from, std::string_view to) {
   const auto equal = std::mismatch(from.begin(), from.end(), to.begin(), to.end()).first;
   return static_cast<std::size_t>(from.end() - equal);

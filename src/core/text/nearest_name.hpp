@@ -7,7 +7,7 @@
 
 namespace hipvmm::detail {
 
-/// The valid name that a caller most likely meant, or "". Front dashes, case, - or _ are ignored.
+/// The valid name that a caller most likely meant, or "". Ignores leading dashes, case, - and _.
 [[nodiscard]] std::string nearest_name(std::string_view wrong,
                                        const std::vector<std::string>& names);
 

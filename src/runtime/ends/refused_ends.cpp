@@ -15,7 +15,7 @@ struct kept_ends {
   bool is_tried = false;
 };
 
-/// `waits`: those that may wait for a device, so that nobody who tries the others waits for them.
+/// Apart, so that nobody who tries the others waits for a device.
 kept_ends& all_kept(bool waits) noexcept {
   static never_destroyed<kept_ends> quick;
   static never_destroyed<kept_ends> waiting;

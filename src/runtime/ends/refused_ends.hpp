@@ -17,18 +17,17 @@
 
 namespace hipvmm::detail {
 
-/// While one lives, its thread holds a lock: retry_refused_ends(), reclaim_retired() return false.
+/// Its thread holds a lock: retry_refused_ends() and reclaim_retired() return false meanwhile.
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
-/// The ends that are tried again:
-/// - stop: those that wait for no device, up to the first refusal, so that a call of the program
-///   makes at most one failing call of HIP;
+/// - stop: ends that wait for no device, up to the first refusal: a call of the program makes at
+///   most one failing call of HIP;
 /// - pass: all of these, for requests that lack memory;
-/// - wait: those that may wait for a device.
+/// - wait: ends that may wait for a device.
 enum class refusals { stop, pass, wait };
 
-/// Something whose end HIP refused, kept with all that it holds. Its end is tried again when memory
-/// or addresses are needed, or others were freed. Thread-safe.
+/// An end that HIP refused, kept with all that it holds. It is tried again when memory or addresses
+/// are needed, or others were freed. Thread-safe.
 class refused_end : public boost::intrusive::list_base_hook<> {
  public:
   /// `waits`: its end may wait for a device. Such an end maps nothing.
@@ -36,11 +35,10 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   virtual ~refused_end() = default;
   refused_end& operator=(refused_end&&) = delete;
 
-  /// Keeps `one` for retry_refused_ends(). Allocates nothing.
   static void keep(std::unique_ptr<refused_end> one) noexcept;
-  /// Ends `one`, or keeps it. If it ended, the others are tried again.
+  /// Also tries the others again if `one` has ended.
   static void end_or_keep(std::unique_ptr<refused_end> one) noexcept;
-  /// Returns whether one that is kept maps something in [address, address + bytes).
+  /// Whether a kept one maps something in [address, address + bytes).
   [[nodiscard]] static bool any_maps(const void* address, std::size_t bytes) noexcept;
 
  protected:
@@ -59,14 +57,13 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   owner_process mark_;
 };
 
-/// Tries the ends again, the first refused first. Refusals were reported, and are not again.
-/// Returns whether something ended; false while another thread tries.
+/// The first refused first, without reports. Returns whether something ended in this thread.
 bool retry_refused_ends(refusals met) noexcept;
 
-/// Whether a call that releases a resource succeeded, or HIP does not know the resource.
+/// Also true if HIP does not know the resource.
 [[nodiscard]] bool is_released(hipError_t result) noexcept;
 
-/// A call that releases a resource: `Release` is hipError_t() noexcept, and has what must be kept.
+/// A call that releases a resource: `Release` is hipError_t() noexcept and holds what it needs.
 template <typename Release>
 class refused_release final : public refused_end {
  public:
@@ -89,8 +86,7 @@ class refused_release final : public refused_end {
   Release release_;
 };
 
-/// Calls `release`, which is HIP's `call`; reports and keeps its refusal. Returns false if the
-/// resource is lost, because the host has no memory to keep it.
+/// Reports and keeps a refusal. Returns false if the host has no memory to keep the resource.
 template <typename Release>
 bool release_or_keep(Release release, const char* call, bool waits) noexcept {
   const hipError_t result = release();

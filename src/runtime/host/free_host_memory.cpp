@@ -11,7 +11,6 @@
 namespace hipvmm::detail {
 namespace {
 
-/// The number in a file: the first, or the one behind the word `key`.
 std::optional<std::size_t> number_in(const std::string& name, const std::string& key = {}) {
   std::ifstream file{name};
   std::string word;
@@ -22,7 +21,7 @@ std::optional<std::size_t> number_in(const std::string& name, const std::string&
   return number;
 }
 
-/// The rest of the limit of one cgroup, after its file cache, which goes first.
+/// A cgroup's limit without its use; its file cache is evicted first and counts as free.
 std::size_t free_in(const std::string& folder, const char* limit_file, const char* used_file) {
   const auto limit = number_in(folder + limit_file);
   const auto used = number_in(folder + used_file);
@@ -31,7 +30,7 @@ std::size_t free_in(const std::string& folder, const char* limit_file, const cha
   return *limit - std::min(*limit, *used - std::min(*used, cache));
 }
 
-/// The folder of the process's cgroup of that kind: ",," for version 2, ",memory," for version 1.
+/// The folder of one kind: ",," for version 2, ",memory," for version 1.
 std::string cgroup_of_process(const std::string& root, const std::string& kind) {
   std::ifstream file{root + "/proc/self/cgroup"};
   for (std::string line; std::getline(file, line);) {
@@ -46,8 +45,8 @@ std::string cgroup_of_process(const std::string& root, const std::string& kind) 
   return {};
 }
 
-/// The least that a cgroup of the process, or one above it, leaves. In a container the folder may
-/// be missing, because its name is that of the machine: the one at the top is the container's then.
+/// The least that the process's cgroup, or one above it, leaves. In a container the folder may be
+/// missing, because its name is the machine's; `top` is then the container's.
 std::size_t free_in_all(const std::string& top, std::string folder, const char* limit_file,
                         const char* used_file) {
   std::size_t least = free_in(top, limit_file, used_file);

@@ -51,7 +51,7 @@ void touch_in_threads(std::byte* start, std::size_t bytes) noexcept {
 }
 
 void* register_pages(std::size_t bytes) {
-  // Processes that pin memory at the same time see the same free memory.
+  // So many processes may pin memory at once and see the same free memory.
   constexpr std::size_t processes = 8;
   const std::size_t is_free = free_host_memory();
   const auto refuse = [&](const std::string& reason) {
@@ -66,7 +66,7 @@ void* register_pages(std::size_t bytes) {
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) return refuse(std::generic_category().message(errno));
   static_cast<void>(::madvise(start, bytes, MADV_HUGEPAGE));  // advice only
-  // After a fork() a write could give the host other pages than the device.
+  // After a fork() a write could give the host another page than the device's.
   static_cast<void>(::madvise(start, bytes, MADV_DONTFORK));
   touch_in_threads(static_cast<std::byte*>(start), bytes);
   const hipError_t made = hipHostRegister(start, bytes, hipHostRegisterPortable);
@@ -114,7 +114,7 @@ pinned_memory::~pinned_memory() {
     free_pinned(pointer_);
     return;
   }
-  // A device may use pages that HIP does not let go.
+  // Until HIP lets the pages go, a device may use them.
   const auto end = [pointer = pointer_, bytes = registered_] {
     const hipError_t ended = hipHostUnregister(pointer);
     if (ended == hipSuccess) ::munmap(pointer, bytes);

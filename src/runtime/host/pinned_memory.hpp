@@ -9,22 +9,20 @@
 
 namespace hipvmm::detail {
 
-/// hipHostMalloc, and hipHostFree, whose failure is reported. Throw: out_of_memory, hip_error.
+/// hipHostMalloc and hipHostFree. Throws: out_of_memory, hip_error; free_pinned() reports.
 [[nodiscard]] void* allocate_pinned(std::size_t bytes, unsigned flags);
 void free_pinned(void* pointer) noexcept;
 
-/// Owns memory of the host that every device may copy from and to. Pre of destruction: no work uses
-/// it.
-/// - From `least_registered` bytes on, several threads touch pages of the system and
-///   hipHostRegister pins them, which takes a fraction of hipHostMalloc's time.
-/// - hipHostMalloc allocates less, and all if HIP refuses to register pages (see the log) or if
-///   less than eight times the bytes are free, because touching pages might end the process.
+/// Owns memory of the host that every device may copy from and to. Pre of destruction: unused.
+/// - From `least_registered` bytes on, threads touch pages of the system and hipHostRegister pins
+///   them, in a fraction of hipHostMalloc's time.
+/// - hipHostMalloc allocates smaller ones, those that HIP refuses to register, and those above an
+///   eighth of the free memory, because touching pages might end the process.
 class pinned_memory {
  public:
   static constexpr std::size_t least_registered = 8 * MiB;
 
   pinned_memory() noexcept = default;
-  /// Throws: as allocate_pinned().
   explicit pinned_memory(std::size_t bytes);
   pinned_memory(pinned_memory&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)},
@@ -40,12 +38,11 @@ class pinned_memory {
   ~pinned_memory();
 
   [[nodiscard]] void* get() const noexcept { return pointer_; }
-  /// Never frees it.
   void abandon() noexcept { pointer_ = nullptr; }
 
  private:
   void* pointer_ = nullptr;
-  std::size_t registered_ = 0;  // bytes of pages that hipHostRegister has pinned
+  std::size_t registered_ = 0;  // 0: from hipHostMalloc
   owner_process process_;
 };
 

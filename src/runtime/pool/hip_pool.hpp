@@ -12,28 +12,25 @@
 
 namespace hipvmm::detail {
 
-/// Throws: std::invalid_argument when there is no such device; unsupported if it has no pools.
+/// Throws: std::invalid_argument; unsupported if the device has no pools.
 void require_pools(device_ref device);
 
-/// Lock held while HIP creates, imports or destroys a pool: keep_pool_searches_out(), and empty on
-/// CUDA, which needs none. Throws: hip_error when HIP does not tell its version.
+/// keep_pool_searches_out() for a change of pools; empty on CUDA. Throws: hip_error.
 [[nodiscard]] std::unique_lock<std::shared_mutex> lock_for_pool_change();
 
-/// Throws: unsupported if the device has no pools; hip_error.
+/// Throws: as require_pools(); hip_error.
 [[nodiscard]] hipMemPool_t create_pool(device_ref device, hipMemAllocationHandleType shareable);
 void destroy_pool(hipMemPool_t pool) noexcept;
 
-/// hipMallocFromPoolAsync. `pointer` is set when the result is hipSuccess.
 [[nodiscard]] hipError_t allocate_from(hipMemPool_t pool, stream_ref stream, std::size_t bytes,
                                        void*& pointer) noexcept;
 
 [[nodiscard]] hipError_t free_in(stream_ref stream, void* pointer) noexcept;
 
-/// free_in() that reports failures.
 void free_async(stream_ref stream, void* pointer) noexcept;
 
-/// free_in() that returns false if HIP refuses, and may be called again. Reports the refusal,
-/// unless another stream is captured, or not `reports`.
+/// Returns false if HIP refuses and the call may be repeated. Reports the refusal if `reports`,
+/// unless another stream is captured.
 [[nodiscard]] bool try_free_async(stream_ref stream, void* pointer, bool reports = true) noexcept;
 
 }  // namespace hipvmm::detail

@@ -15,8 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 6> link_names{"unknown", "hypertransport", "qpi",
                                                      "pcie",    "infiniband",     "xgmi"};
 
-/// False if the runtime has no such call (CUDA, and other systems' releases of HIP), or if ROCr
-/// could not report the link, which AMD calls an invalid handle.
+/// False if the runtime has no such call (CUDA, HIP on other systems), or if ROCr could not report
+/// the link (hipErrorInvalidHandle).
 bool is_answer(hipError_t result, const char* call) {
   if (result == hipErrorNotSupported || result == hipErrorInvalidHandle) {
     detail::clear_last_error();
@@ -38,7 +38,7 @@ std::optional<bool> flag_of(const peer_link& link, hipDeviceP2PAttr attribute) {
   return value ? std::optional{*value != 0} : std::nullopt;
 }
 
-/// From the number that is ROCr's hsa_amd_link_info_type_t.
+/// `number` is ROCr's hsa_amd_link_info_type_t.
 link_type type_of(std::uint32_t number) noexcept {
   return number + 1 < link_names.size() ? static_cast<link_type>(number + 1) : link_type::unknown;
 }

@@ -23,8 +23,8 @@ struct idle_membership::record {
   record(idle_holder& asked, device_ref of, price what, int rank) noexcept
       : device{of}, order{what == price::evicted, rank, what}, holder{&asked} {}
 
-  /// Returns whether the thread has the lock now. Waits as long as a holder's calls of HIP may
-  /// take, but not for a holder that asks others, because that one may wait for this thread.
+  /// Waits as long as a holder's calls of HIP may take, but not for a holder that asks others,
+  /// which may wait for this thread.
   [[nodiscard]] bool lock_briefly() noexcept {
     constexpr auto longest = std::chrono::milliseconds{50};
     constexpr auto between = std::chrono::microseconds{50};
@@ -39,10 +39,10 @@ struct idle_membership::record {
   const device_ref device;
   const std::tuple<bool, int, price> order;
   std::mutex mutex;
-  std::atomic<std::thread::id> owner{};  // of the mutex, as idle_membership::lock
-  std::atomic<bool> asks{false};         // the owner asks others
-  std::atomic<int> waiters{0};           // requests that wait for work of evicted holders
-  idle_holder* holder;                   // with the mutex; null once it has ended
+  std::atomic<std::thread::id> owner{};
+  std::atomic<bool> asks{false};
+  std::atomic<int> waiters{0};
+  idle_holder* holder;  // under the mutex; null after end()
 };
 
 class idle_holders {
@@ -62,8 +62,7 @@ class idle_holders {
     const std::lock_guard lock{mutex_};
     records_.erase(std::ranges::find(records_, removed));
   }
-  /// Contents are evicted only if the holders have `missing` bytes in all. The wait ends early if
-  /// others have released enough, by `is_enough_free`.
+  /// Evicts contents only if the holders have `missing` bytes in all.
   template <typename IsEnoughFree>
   given_memory ask(idle_request wanted, std::size_t missing, IsEnoughFree is_enough_free);
   [[nodiscard]] std::size_t idle_bytes(device_ref device);
@@ -81,8 +80,7 @@ class idle_holders {
   }
 
  private:
-  /// The holders of `device`, in the order in which they are asked. Holders that this thread has
-  /// locked, of any device, are marked as asking, and left out.
+  /// Holders that this thread has locked, of any device, are marked as asking and left out.
   class asked_records {
    public:
     asked_records(idle_holders& all, device_ref device) {
@@ -91,7 +89,7 @@ class idle_holders {
         const bool is_own = each->owner == std::this_thread::get_id();
         if (is_own || each->device == device) (is_own ? own_ : others_).push_back(each);
       }
-      // Before any is asked: of two threads that ask each other, one sees this of the other.
+      // Before any is asked: of two threads that ask each other, one sees the other's mark.
       for (const auto& each : own_) each->asks = true;
     }
     ~asked_records() {
@@ -112,7 +110,6 @@ class idle_holders {
     bool is_wait_ = false;
   };
 
-  /// Calls `work(holder)` if there is one. Returns false if the lock does not come briefly.
   template <typename Work>
   static bool with_holder(idle_membership::record& one, Work work) {
     if (!one.lock_briefly()) return false;
@@ -130,7 +127,7 @@ class idle_holders {
   }
 
   std::mutex mutex_;
-  record_list records_;  // by `order`
+  record_list records_;
   idle_memory_statistics statistics_{};
 };
 
@@ -138,7 +135,7 @@ template <typename IsEnoughFree>
 given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
                                IsEnoughFree is_enough_free) {
   given_memory sum;
-  const callbacks_wait until_unlocked;  // they may make and end holders
+  const callbacks_wait until_unlocked;  // callbacks may make and end holders
   asked_records asked{*this, wanted.device};
   const without_asking_others while_asking;
   const auto is_evicted = [](const auto& each) { return std::get<0>(each->order); };
@@ -148,7 +145,6 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
     for (const auto& each : asked.others()) {
       if (most >= missing) break;
       if (!is_evicted(each)) continue;
-      // Another thread may be evicting it at this moment.
       const auto add = [&](idle_holder& holder) {
         most += may_wait ? holder.idle_bytes_when_done() : holder.idle_bytes();
       };
@@ -162,7 +158,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
       if (wanted.bytes == 0) break;
       if (is_evicted(each) && !may_evict) may_evict = can_evict_enough();
       with_holder(*each, [&](idle_holder& holder) {
-        // A holder that has nothing to give counts the request.
+        // give_idle() of a holder that has nothing counts the request.
         if (may_evict == false && holder.idle_bytes() != 0) return;
         const given_memory given = holder.give_idle(wanted);
         if (given.all() != 0) ++times_given;
@@ -173,7 +169,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
     }
   };
   ask_all();
-  // The addresses that a later one freed may have pinned all that an earlier one keeps.
+  // Addresses that a later holder freed may have pinned an earlier one's memory.
   if (sum.all() == 0) ask_all();
   if (!may_wait) return sum;
   asked.begin_wait();
@@ -192,7 +188,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
     if (goes_on) std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, longest_pause);
     if (is_enough_free()) break;
-    ask_all();  // the last time too, because work may have ended since the time before
+    ask_all();  // a last time too: work may have ended
   }
   return sum;
 }
@@ -260,12 +256,12 @@ bool ask_idle_holders(const out_of_memory& shortage, const idle_request& asks) n
     if (why.requested > most_memory(wanted.device)) return;
     const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
     const std::size_t needed = std::max(why.requested, wanted.bytes);
-    // Chunks that the request has made and undone since are free again.
+    // The request may have undone chunks since.
     std::size_t available = why.available;
     if (why.cause == exhausted::device_memory)
       report_exceptions([&] { available = std::max(available, wanted.device.free_memory()); });
     const std::size_t missing = needed - std::min(needed, available);
-    // HIP may count more free memory than one request gets.
+    // HIP may count more free memory than a request gets.
     wanted.bytes = missing == 0 ? std::max<std::size_t>(why.requested, 1) : missing;
     const auto is_enough_free = [&] {
       report_exceptions([&] {

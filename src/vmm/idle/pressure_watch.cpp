@@ -46,7 +46,7 @@ pressure_watch::pressure_watch(device_ref of, callback to, const pressure_option
 }
 
 void pressure_watch::measure(std::unique_lock<std::mutex>& lock) {
-  // HIP's answer may or may not have a change that another thread makes meanwhile.
+  // A change by another thread meanwhile may or may not be in HIP's answer.
   const relaxed_captures relaxed;
   for (int attempts = 0; attempts < 4; ++attempts) {
     const std::uint64_t seen = changes_;
@@ -90,7 +90,7 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
   lock.unlock();
   made.held_bytes = created_chunk_bytes(device);
   made.idle_bytes = idle_bytes_of(device) + chunk_cache::shared().statistics(device).bytes;
-  // An evictable and its owner count the same idle memory. Slabs of hipMalloc are no chunks.
+  // An evictable and its owner count the same memory. Slabs of hipMalloc are no chunks.
   if (made.held_bytes != 0) made.idle_bytes = std::min(made.held_bytes, made.idle_bytes);
   made.largest_request = std::min(total, free + made.idle_bytes);
   lock.lock();
@@ -98,12 +98,12 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
 }
 
 void pressure_watch::look(bool measures) {
-  const callbacks_wait until_unlocked;  // they may look, and change memory
+  const callbacks_wait until_unlocked;  // callbacks may call look()
   const std::lock_guard turn{turn_};
-  is_stale_ = false;  // a change from now on is for the next look
-  // Without mutex_, because these take locks of others.
+  is_stale_ = false;
+  // Not under mutex_: these take other locks.
   const std::size_t held = created_chunk_bytes(device);
-  const std::size_t most = most_chunk_bytes(device);  // of a budget; 0: none
+  const std::size_t most = most_chunk_bytes(device);
   const std::size_t left = std::min(chunk_bytes_left(device), most);
   const auto update_levels = [&] {
     bounds_[1].total = most;
@@ -128,8 +128,8 @@ void pressure_watch::look(bool measures) {
   if (level() == reported_ || has_ended_) return;
   std::uint64_t event = 0;
   const pressure_note made = make_note(lock, event);
-  if (has_ended_) return;  // meanwhile
-  notes_.push_back(made);  // first: without memory of the host a later look reports it
+  if (has_ended_) return;
+  notes_.push_back(made);  // first: if this throws, a later look reports it
   if (notes_.size() > most_notes) notes_.pop_front();
   reported_event_ = event;
   reported_ = made.level;
@@ -141,7 +141,7 @@ bool pressure_watch::deliver() noexcept {
     if (!notes_.empty()) changed_.notify_all();
     return false;
   }
-  if (caller_ != std::thread::id{}) return false;  // that thread hands the rest on
+  if (caller_ != std::thread::id{}) return false;
   caller_ = std::this_thread::get_id();
   for (std::size_t left = notes_.size(); left != 0 && !notes_.empty(); --left) {
     const pressure_note next = notes_.front();
@@ -184,7 +184,7 @@ std::optional<pressure_note> pressure_watch::take(std::chrono::milliseconds time
     lock.unlock();
     look(true);
     lock.lock();
-    // The sum of now and the largest timeout would overflow.
+    // The sum of now and the timeout must not overflow.
     constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
     changed_.wait_for(lock, std::min(timeout, longest),
                       [this] { return !notes_.empty() || has_ended_; });

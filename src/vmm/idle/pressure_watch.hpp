@@ -22,7 +22,7 @@ namespace hipvmm::detail {
 
 struct pressure_bound {
   exhausted cause;
-  std::size_t total = 0;  // 0: there is none
+  std::size_t total = 0;  // 0: no bound
   std::size_t free = 0;
   pressure_level level = pressure_level::none;
 };
@@ -44,13 +44,13 @@ class pressure_watch {
     ++changes_;
     is_stale_ = true;
   }
-  /// Measures if it is time, and keeps a note if the level has changed. Throws: hip_error.
+  /// Throws: hip_error.
   void look(bool measures);
   [[nodiscard]] bool has_notes() const noexcept {
     const std::lock_guard lock{mutex_};
     return !notes_.empty();
   }
-  /// Calls the callback, or wakes those who wait. Returns whether notes are left for another call.
+  /// Returns whether notes are left for another call.
   [[nodiscard]] bool deliver() noexcept;
   void end() noexcept;
   [[nodiscard]] pressure_note now();
@@ -69,7 +69,7 @@ class pressure_watch {
   const device_ref device;
   const pressure_options options;
   const owner_process process;
-  std::atomic<bool> is_for_thread{false};  // the library's thread looks next
+  std::atomic<bool> is_for_thread{false};
 
  private:
   void measure(std::unique_lock<std::mutex>& lock);
@@ -81,8 +81,8 @@ class pressure_watch {
   }
 
   const callback call_;
-  std::mutex turn_;           // of those who look; HIP is called with it
-  mutable std::mutex mutex_;  // of the rest; only the ring of changes is asked with it
+  std::mutex turn_;           // HIP is called with it
+  mutable std::mutex mutex_;  // guards the rest; under it only the ring of changes is locked
   std::condition_variable changed_;
   std::array<pressure_bound, 3> bounds_{pressure_bound{exhausted::device_memory},
                                         pressure_bound{exhausted::budget},
@@ -94,7 +94,7 @@ class pressure_watch {
   pressure_level reported_ = pressure_level::none;
   std::uint64_t reported_event_ = 0;
   std::deque<pressure_note> notes_;
-  std::thread::id caller_{};  // the thread that runs the callback
+  std::thread::id caller_{};
   bool has_ended_ = false;
 };
 

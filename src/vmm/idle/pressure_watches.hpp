@@ -15,7 +15,6 @@
 
 namespace hipvmm::detail {
 
-/// All subscriptions to pressure, and the thread of the library that looks for them.
 class pressure_watches {
  public:
   void require_own() const { process_.require_own(); }
@@ -38,7 +37,7 @@ class pressure_watches {
   void serve(const std::stop_token& stop) noexcept;
 
   const owner_process process_;
-  std::mutex mutex_;  // of these three; a watch's own may be taken with it
+  std::mutex mutex_;  // of these three; a watch's lock may be taken under it
   watch_list watches_;
   bool is_woken_ = false;
   std::condition_variable_any changed_;

@@ -18,8 +18,8 @@ enum class memory_event_kind : std::uint8_t {
   deallocate,     ///< a caller deallocated to a pool
   map,            ///< a chunk was mapped at `address`
   unmap,          ///< it was unmapped there
-  grow,           ///< a pool, a region or a vector has `bytes` more
-  trim,           ///< it has `bytes` less; chunks in use are unmapped later
+  grow,           ///< the object has `bytes` more
+  trim,           ///< the object has `bytes` less; chunks in use are unmapped later
   grant,          ///< `peer` got a right to all memory of the object, or to `bytes` of a region
   revoke,         ///< `peer` lost its right
   out_of_memory,  ///< a request of `bytes` bytes was refused
@@ -27,10 +27,10 @@ enum class memory_event_kind : std::uint8_t {
 inline constexpr std::size_t memory_event_kind_count =
     static_cast<std::size_t>(memory_event_kind::out_of_memory) + 1;
 
-/// The enumerator's name, a string with static storage.
+/// A string with static storage.
 [[nodiscard]] const char* to_string(memory_event_kind kind) noexcept;
 
-/// The layer that reports. Several may report one call: a growing pool commits memory of a region.
+/// Several layers may report one call: a growing pool commits memory of a region.
 enum class memory_event_source : std::uint8_t { mapping, region, pool, vector };
 
 struct memory_event {
@@ -49,18 +49,17 @@ struct memory_event {
 /// Receives the events of all pools, regions and vectors of this process. At most one exists.
 /// - Allocations and deallocations are those of vmm_pool_resource, arena_resource,
 ///   fixed_size_resource and binning_resource.
-/// - A deallocation has the time at which it began, so its address is allocated again only later.
+/// - `time_ns` of a deallocation is its beginning: its address is allocated again only later.
 /// - Destruction waits for callbacks in other threads, and may run beside threads that report.
 class memory_event_subscription {
  public:
-  /// Called in the thread that reports, without a lock of the library: events that occur under a
-  /// lock are delivered when it is released.
-  /// - It may call the library. Events that it causes itself are not reported, but counted as lost.
+  /// Called in the thread that reports, without a lock of the library. Its exceptions are reported
+  /// to the error handler.
+  /// - It may call the library; events that this causes are not reported, but counted as lost.
   /// - It must not end the subscription, nor wait for a thread that does.
-  /// - Its exceptions are reported to the error handler.
   using callback = std::function<void(const memory_event&)>;
 
-  /// Keeps the last `events_per_thread` events of each thread, 64 bytes each, for read().
+  /// Keeps the last `events_per_thread` events of each thread for read(), 64 bytes each.
   /// Throws: std::invalid_argument for 0; std::logic_error while there is another subscription.
   explicit memory_event_subscription(std::size_t events_per_thread = std::size_t{1} << 14);
   /// Throws: std::invalid_argument for an empty `receiver`; as the other constructor.
@@ -68,11 +67,11 @@ class memory_event_subscription {
   ~memory_event_subscription();
   memory_event_subscription& operator=(memory_event_subscription&&) = delete;
 
-  /// Takes out the kept events of all threads, in the order of time; none with a callback. One
-  /// thread at a time may call it. Threads that report do not wait.
+  /// Takes out the kept events of all threads, in the order of time; none with a callback. Any
+  /// thread may call it. Of threads that report, only one with its first event may wait for it.
   [[nodiscard]] std::vector<memory_event> read();
-  /// Number of events so far that will never be delivered: overwritten before read(), caused by the
-  /// callback itself, or of a thread that was ending or lacked host memory to keep them.
+  /// Events that are never delivered: overwritten before read(), caused by the callback, or of a
+  /// thread that was ending or had no host memory to keep them.
   [[nodiscard]] std::uint64_t lost() const noexcept;
 
  private:

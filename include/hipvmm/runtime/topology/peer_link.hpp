@@ -19,12 +19,10 @@ enum class link_type {
   xgmi,
 };
 
-/// The enumerator's name: "xgmi" of link_type::xgmi.
 [[nodiscard]] std::string_view name_of(link_type type) noexcept;
 
-/// How `device` reaches memory of `peer`, as HIP reports it. Values that HIP does not report are
-/// link_type::unknown or empty, never derived. Link type, hops and atomics describe the connection:
-/// AMD reports them even if `can_access` is false.
+/// How `device` reaches memory of `peer`. Values that HIP does not report are link_type::unknown or
+/// empty, never derived. AMD reports type, hops and atomics even if `can_access` is false.
 struct peer_link {
   device_ref device;
   device_ref peer;
@@ -33,20 +31,18 @@ struct peer_link {
   std::optional<unsigned> hops = std::nullopt;  ///< as HIP counts them
   /// 0: the fastest of the machine. Empty on AMD, which reports the link type's number instead.
   std::optional<int> performance_rank = std::nullopt;
-  /// hipDeviceGetP2PAttribute's answer to the question of `can_access`.
+  /// As `can_access`, by hipDeviceGetP2PAttribute.
   std::optional<bool> access_supported = std::nullopt;
-  std::optional<bool> native_atomics = std::nullopt;  ///< atomic operations across the link
-  /// Whether `device` may use arrays (hipMallocArray) of `peer`.
+  std::optional<bool> native_atomics = std::nullopt;
+  /// hipMallocArray's memory.
   std::optional<bool> array_access = std::nullopt;
 };
 
-/// Throws: std::invalid_argument if the two are one device, which has no link to itself.
+/// Throws: std::invalid_argument for a device and itself.
 [[nodiscard]] peer_link peer_link_between(device_ref device, device_ref peer);
 
-/// To every other device of the process, by the peer's ordinal.
 [[nodiscard]] std::vector<peer_link> peer_links(device_ref device);
 
-/// All in both directions, by device, then by peer. Empty with fewer than two devices.
 [[nodiscard]] std::vector<peer_link> peer_links();
 
 }  // namespace hipvmm

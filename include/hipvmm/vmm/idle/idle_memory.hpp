@@ -7,12 +7,12 @@
 
 namespace hipvmm {
 
-/// Counts of requests that lacked memory of a device or room in a memory_budget and asked the
-/// pools, arenas and vectors of this process, which give idle memory away.
+/// Counts of requests that lacked memory of a device or room in a memory_budget, and asked this
+/// process's pools, arenas and vectors for idle memory.
 struct idle_memory_statistics {
   std::uint64_t asked;            ///< requests that asked
   std::uint64_t refused;          ///< of these: nothing was idle
-  std::size_t moved_bytes;        ///< of chunks that a request got as they were
+  std::size_t moved_bytes;        ///< chunks that a request got as they were
   std::size_t released_bytes;     ///< released to the device
   std::chrono::nanoseconds time;  ///< of all requests together
 };
