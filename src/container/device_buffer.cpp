@@ -32,7 +32,7 @@ device_buffer::device_buffer(const device_buffer& other, stream_ref stream,
                              mr::memory_resource* resource)
     : device_buffer{other.size_, stream, resource} {
   if (size_ == 0) return;
-  // Memory of pools can be out of reach for each other's device.
+  // A pool's memory may be out of reach for the other device.
   if (device_ != other.device_ && resource->device() && other.resource_->device())
     copy_peer_async(stream, data_, device_, other.data_, other.device_, size_);
   else

@@ -232,19 +232,17 @@ void growable_storage::grow(std::size_t bytes) {
   prepare_ahead(bytes == 0 ? 0 : erased_bytes() + bytes);
 }
 
-// The address must not change although memory cannot be added at its end.
+// Without chunks an address for life needs all memory at once.
 bool growable_storage::has_fixed_address() const noexcept {
   return memory_ && !memory_->is_address_stable() && options_.past_max == past_max_size::refuse;
 }
 
-// Whole granules, cut at the end of the reservation.
 std::size_t growable_storage::exact_for(std::size_t bytes) const {
   if (has_fixed_address()) return limit_bytes();
   const std::size_t exact = align_up(bytes, granule_);
   return bytes <= limit_bytes() ? std::min(exact, limit_bytes()) : exact;
 }
 
-// Without memory for a size with slack the next smaller one is tried.
 void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
   require_awake("a growable vector");
   if (bytes <= capacity_bytes()) return;
@@ -253,7 +251,7 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
   require_room(bytes);
   const std::size_t exact = exact_for(bytes);
   std::array targets{exact, exact, exact};
-  // Slack is for memory that is yet to be made.
+  // No slack if prepared memory is enough.
   if (slack == growth_slack::allowed && bytes <= limit_bytes() &&
       bytes > held_bytes() + memory_->cancel_or_wait()) {
     const auto target = [&](std::size_t share, std::size_t limit) {
@@ -261,7 +259,7 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
                       growth_target(held_bytes(), bytes, limit_bytes(), granule_, limit, share));
     };
     targets[1] = target(8, step_limit());
-    // Copies are paid for by steps in proportion to them.
+    // Steps in proportion to the size keep the copies for each byte constant.
     const bool copies = !memory_->is_address_stable() && options_.step_limit != 0;
     targets[0] = copies ? target(2, std::numeric_limits<std::size_t>::max()) : targets[1];
   }
@@ -270,7 +268,7 @@ void growable_storage::reserve(std::size_t bytes, growth_slack slack) {
     const std::size_t ready = held_bytes() + memory_->cancel_or_wait();
     const size_before before = sizes();
     counts_.peak_bytes = std::max(counts_.peak_bytes, ready);
-    // Nobody gives up memory, and nothing is waited for, to make slack: the exact size may fit.
+    // Slack is not worth other objects' memory or a wait.
     std::optional<detail::without_asking_others> alone;
     std::optional<detail::without_reclaim> at_once;
     if (next != targets.end() - 1) {
@@ -299,7 +297,7 @@ void growable_storage::count_growth(const size_before& before, bool was_ready) {
     ++(was_ready ? counts_.ahead_hits : counts_.ahead_misses);
   count_move(before);
   counts_.peak_bytes = std::max(counts_.peak_bytes, held_bytes());
-  // A move to other addresses leaves out the erased bytes in front.
+  // A move drops the erased bytes: the vector may hold less.
   const std::size_t grown = held_bytes() > before.held ? held_bytes() - before.held : 0;
   report(*this, memory_event_kind::grow, grown);
   detail::log<log_level::debug>([&] {
@@ -309,8 +307,6 @@ void growable_storage::count_growth(const size_before& before, bool was_ready) {
   });
 }
 
-// The first address is no move, nor is its loss. Mappings move without a copy; an allocation of
-// `held` bytes lives until the bytes in use are copied to the next.
 void growable_storage::count_move(const size_before& before) noexcept {
   if (before.data == nullptr || data() == nullptr || data() == before.data) return;
   ++counts_.base_moves;
@@ -342,13 +338,13 @@ void growable_storage::prepare_ahead(std::size_t bytes) {
   const auto wanted = [&](std::size_t limit) {
     return ahead_target(held_bytes(), bytes, limit_bytes(), granule_, limit, options_.grow_ahead);
   };
-  // The step limit costs system calls, worthwhile only for a new chunk.
+  // Calls step_limit(), which makes system calls, only for a new chunk.
   const bool is_due = memory_->prepared_bytes() == 0 && wanted(options_.step_limit) != 0;
-  // Also without an order: what is ready may go to others that lack memory.
+  // An order of no bytes offers the prepared chunk to others that lack memory.
   memory_->prepare(is_due ? wanted(step_limit()) : 0, options_.grow_ahead.prepare);
 }
 
-// If descriptors run short, steps of an eighth keep the number of chunks a logarithm of the size.
+// Steps of an eighth keep the number of chunks, and so of descriptors, a logarithm of the size.
 std::size_t growable_storage::step_limit() const {
   if (chunks_cost_descriptors_ && detail::half_of_descriptors_used())
     return std::numeric_limits<std::size_t>::max();
@@ -362,7 +358,6 @@ std::size_t growable_storage::shrink(std::size_t bytes, stream_ref stream, tail_
   if (!memory_ || has_fixed_address()) return scratch;
   const size_before before = sizes();
   counts_.peak_bytes = std::max(counts_.peak_bytes, before.held + memory_->prepared_bytes());
-  // Without a byte in use, erased bytes go too, unless data() is for life.
   const bool is_for_life = options_.past_max == past_max_size::refuse;
   const std::size_t kept =
       bytes == 0 && !is_for_life
@@ -425,7 +420,7 @@ bool growable_storage::is_address_stable() const noexcept {
 growable_storage growable_storage::empty_copy() const {
   growable_storage result{device_, options_};
   if (!memory_) return result;
-  // The copy may be the work of a device that move_range() brought chunks to.
+  // A device that move_range() brought chunks to may do the copying.
   std::vector<access_desc> writers;
   for (const device_ref each : owners())
     if (each != device_) writers.push_back({each, access_right::read_write});
@@ -436,7 +431,7 @@ growable_storage growable_storage::empty_copy() const {
 void growable_storage::share_rights(growable_storage& copy, stream_ref stream) const {
   if (!memory_) return;
   const access_map& all = memory_->rights();
-  // HIP takes a right away at once.
+  // HIP takes rights away at once, from copies under way too.
   for (const device_ref each : owners())
     if (all.get(each) != access_right::read_write) stream.synchronize();
   copy.set_access(all.list());

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The parts of growable_storage that move elements, share its chunks and explain it.
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -24,9 +23,9 @@ namespace {
 
 constexpr std::size_t least_scratch = 2 * MiB;
 constexpr std::size_t most_scratch = 32 * MiB;
-// So few copies cost less than the way through scratch memory, which copies everything twice.
+// So few copies cost less than scratch memory, through which everything is copied twice.
 constexpr std::size_t few_steps = 16;
-// The accepted number of copies if the device has no memory left.
+// The accepted number of copies if memory is short.
 constexpr std::size_t most_steps = 1024;
 
 std::string path_line(const capability& found, without_vmm fallback) {
@@ -45,8 +44,8 @@ std::string path_line(const capability& found, without_vmm fallback) {
 
 }  // namespace
 
-// A copy must not overlap itself. So a range is moved in steps of the distance, or twice through
-// scratch memory if that would be many small steps.
+// The ranges of one copy must not overlap. So elements move in steps of the distance, or through
+// scratch memory if these steps are many and small.
 void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t bytes,
                                    stream_ref stream) {
   require_awake("a growable vector");
@@ -60,7 +59,7 @@ void growable_storage::move_within(std::size_t to, std::size_t from, std::size_t
   auto* const base = static_cast<std::byte*>(data());
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t count = std::min(step, bytes - done);
-    // Upwards from the end, so that nothing is overwritten before it was read.
+    // A move to greater offsets begins at the end, to read each byte before it is overwritten.
     const std::size_t at = to < from ? done : bytes - done - count;
     const void* source = base + from + at;
     if (is_twice) {
@@ -76,7 +75,7 @@ std::size_t growable_storage::scratch_bytes() const noexcept {
   return scratch_ ? scratch_->committed_bytes() : 0;
 }
 
-// Returns false if memory is short and `steps` copies do without.
+// Returns false if memory is short and the move goes without scratch memory, by `steps` copies.
 bool growable_storage::get_scratch(std::size_t bytes, std::size_t steps, stream_ref stream) {
   const std::size_t held = held_bytes();
   const std::size_t unit = memory_->granularity();
@@ -102,12 +101,11 @@ bool growable_storage::get_scratch(std::size_t bytes, std::size_t steps, stream_
   return true;
 }
 
-// Moves within one vector are in order, so that all can use the same scratch memory. Launches of a
-// graph use its address: it stays until the vector itself has another address.
+// Moves within one vector are ordered, so all use the same scratch memory.
 void growable_storage::back_scratch(std::size_t bytes) {
   const std::size_t present = scratch_bytes();
   if (bytes <= present || (scratch_ && !scratch_->is_address_stable())) return;
-  // A thread that captures may make memory, which no captured work needs to wait for.
+  // HIP would refuse to allocate in a thread that captures.
   const detail::relaxed_captures relaxed;
   if (scratch_) return scratch_->commit(present, std::min(bytes, scratch_->max_bytes()) - present);
   region_options chosen = options_.chunks;
@@ -147,14 +145,14 @@ void growable_storage::require_awake(const char* function) const {
 
 std::vector<device_ref> growable_storage::owners() const {
   std::vector<device_ref> result = detail::devices_of(options_.chunks.placement, device_);
-  // The devices that move_range() brought chunks to.
+  // move_range() may have brought chunks to other devices.
   if (memory_)
     for (const device_ref each : memory_->rights().other_owners())
       if (std::ranges::find(result, each) == result.end()) result.push_back(each);
   return result;
 }
 
-// HIP puts chunks on the host down to one device, the first.
+// HIP reports chunks on the host as memory of device 0.
 std::optional<device_ref> growable_storage::carrier_of_host_chunks() const {
   if (device_ == device_ref{0} || !memory_ || !memory_->is_address_stable()) return std::nullopt;
   for (const chunk_view& each : chunks())
@@ -209,14 +207,14 @@ void growable_storage::require_copies_from(const void* source, stream_ref stream
       };
       if (access(*owner) != access_right::read_write)
         refuse(*owner, "write", " read_write access to the vector");
-      // The target's engine copies into memory of hipMalloc, and in streams of the source's device.
+      // In these two cases device `to` makes the copy.
       unsigned long long right = hipMemAccessFlagsProtRead;
       if ((!is_address_stable() || detail::device_of_stream(stream) == owner) &&
           detail::query_access(source, to, right) != hipSuccess)
-        detail::clear_last_error();  // memory of hipMalloc, which every engine reads
+        detail::clear_last_error();  // the source is of hipMalloc, which every engine reads
       if (right == hipMemAccessFlagsProtNone) refuse(to, "read", " read access to the source");
     }
-    // The stream may belong to either device, and AMD's runtime asks for no right.
+    // From now on destruction must wait for both devices.
     detail::note_peer_copy(*owner, to);
   }
 }

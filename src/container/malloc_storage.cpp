@@ -95,7 +95,7 @@ region& malloc_storage::chunk_region() {
 void malloc_storage::commit(std::size_t offset, std::size_t bytes) {
   const std::size_t needed = offset + bytes;
   if (bytes == 0 || needed <= committed_bytes()) return;
-  // Made first, because a handler may not fail.
+  // Made here, because the handler must not throw.
   device_list users = devices_of(rights_.users());
   device_allocation larger = allocate_or_explain(align_up(needed - erased_bytes_, granularity_));
   if (!memory_.empty()) {
@@ -166,13 +166,12 @@ void malloc_storage::retire() noexcept {
   if (process_.is_of_parent()) static_cast<void>(memory_.release());
   if (resource_ != nullptr) return replace({});
   if (memory_.empty()) return;
-  // Without memory of the host for a record the caller waits.
   try {
     if (retire_allocation(memory_, std::nullopt, devices_of(rights_.users()))) return;
   } catch (const std::bad_alloc&) {
   }
   if (wait_past_captures(rights_.users())) return replace({});
-  // Work may still use it.
+  // Work may still use the memory: it leaks.
   const std::size_t bytes = memory_.bytes();
   static_cast<void>(memory_.release());
   report_exceptions([bytes] {

@@ -14,20 +14,16 @@
 
 namespace hipvmm::detail {
 
-/// The reason for no chunks of a vector on `owner` with that growth_options::resource.
 [[nodiscard]] std::string why_no_chunks(device_ref owner, const mr::memory_resource* resource);
 
-/// Backing of a growable_storage without chunks: one allocation, of hipMalloc or the resource, that
-/// holds [0, committed_bytes()).
+/// Backing without chunks: one allocation of hipMalloc or the resource.
 /// - commit() that adds makes a larger allocation, waits for the devices with access and copies the
 ///   bytes that were not erased: base() changes.
-/// - trim() releases all memory or, if `tail` is replace, copies the rest to a smaller allocation.
-/// - prepare() does nothing: memory behind the last byte cannot be allocated before the copy.
-/// - grant() accepts read_write only, for all hipMalloc memory of the device and permanently; with
-///   a resource for the owner only.
+/// - trim(0) releases all memory; if `tail` is replace, trim() copies to a smaller allocation.
+/// - With a resource, only the owner gets a right.
 class malloc_storage final : public storage_memory {
  public:
-  /// Allocates nothing. Throws: unsupported for `chosen` that only chunks can meet.
+  /// Allocates nothing. Throws: unsupported if `chosen` needs chunks.
   malloc_storage(device_ref owner, std::size_t max_bytes, const region_options& chosen = {},
                  mr::memory_resource* resource = nullptr);
   ~malloc_storage() override;
@@ -36,12 +32,12 @@ class malloc_storage final : public storage_memory {
       std::size_t max_bytes, const region_options& chosen) const override {
     return std::make_unique<malloc_storage>(device(), max_bytes, chosen, resource_);
   }
-  /// Throws: out_of_memory, which names the held bytes; hip_error; then nothing has changed.
+  /// Throws (nothing has changed): out_of_memory; hip_error.
   void commit(std::size_t offset, std::size_t bytes) override;
   bool extend(std::size_t max_bytes, std::size_t commit_bytes) override;
   std::size_t trim(std::size_t bytes, stream_ref stream,
                    tail_chunk tail = tail_chunk::keep) override;
-  /// Releases nothing: the next commit() that adds, or trim() that replaces, does.
+  /// Memory is released by the next commit() that adds, or trim() that replaces or releases all.
   void erase_front(std::size_t bytes, stream_ref) override { erased_bytes_ += bytes; }
   void erase_all(std::size_t bytes, stream_ref) override { erased_bytes_ += bytes; }
   void retire() noexcept override;
@@ -63,14 +59,13 @@ class malloc_storage final : public storage_memory {
  private:
   [[nodiscard]] device_ref device() const noexcept { return rights_.owner(); }
   void require_grantable(device_ref to, access_right right) const;
-  /// Allocates; waits for retired memory if the device is full. out_of_memory names the held bytes.
   [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;
-  /// Copies `bytes` bytes from base() on in the order of `stream` and waits for it.
+  /// Copies from base() in `stream`, and waits for it.
   void copy_to(const device_allocation& to, std::size_t bytes, stream_ref stream) const;
   void release_all(stream_ref stream);
-  /// Does nothing when there is no memory for the smaller allocation.
+  /// Does nothing if memory is short.
   void shorten_to(std::size_t kept, stream_ref stream);
-  /// Replaces the memory, which nothing uses any more, by `next`, which begins with base().
+  /// Replaces the memory by `next`, which begins with the byte at base(). Pre: nothing uses it.
   void replace(device_allocation next) noexcept;
   [[nodiscard]] device_allocation allocate(std::size_t bytes) const;
   /// Frees `unused` once work of `devices` is done, or deallocates it to the resource.
@@ -82,7 +77,7 @@ class malloc_storage final : public storage_memory {
   std::size_t granularity_;
   std::size_t limit_;
   std::size_t erased_bytes_ = 0;
-  // Holds allocations of the resource too: every way out of this class is drop(), or releases.
+  // Its destructor would free memory of the resource by hipFree: empty it by drop() or release().
   device_allocation memory_;
 };
 

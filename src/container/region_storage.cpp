@@ -12,14 +12,14 @@ void region_storage::commit(std::size_t offset, std::size_t bytes) {
   if (start_ == 0 || held_ != held_memory::moves_data)
     return region_.commit(start_ + offset, bytes);
   if (attempt([&] { region_.commit(start_ + offset, bytes); })) return;
-  // Erased bytes stay backed at their addresses until a move frees them.
+  // The addresses in front pin memory of released chunks until a move frees them.
   leave_front(region_.max_bytes(), committed_bytes());
   region_.commit(offset, bytes);
 }
 
 bool region_storage::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   if (start_ == 0) return region_.extend(max_bytes, commit_bytes);
-  // At least the former reservation: moves wait, and are rare if half of it was in front.
+  // Each move waits, and a larger reservation makes moves rarer.
   const std::size_t present = region_.max_bytes();
   if (!attempt([&] { leave_front(std::max(max_bytes, present), commit_bytes); },
                [&](const shortage& why) {

@@ -12,12 +12,12 @@
 
 namespace hipvmm::detail {
 
-/// Whether the data may move to other addresses if only that returns released memory. If it stays
-/// for life, it does not begin at the first address again when nothing is left.
+/// moves_data: data may move to other addresses if only that returns released memory.
+/// stays_for_life: trim(0) does not reset base() to the first address.
 enum class held_memory { stays, moves_data, stays_for_life };
 
-/// Backing of a growable_storage by chunks. After erase_front() they are not at the region's base;
-/// at the end of its addresses they are mapped into another reservation without those in front.
+/// Backing by chunks, which after erase_front() begin behind the region's base. Past the end of the
+/// addresses they move to another reservation without those in front.
 class region_storage final : public storage_memory {
  public:
   region_storage(region owned, held_memory held) noexcept : region_{std::move(owned)}, held_{held} {

@@ -21,7 +21,7 @@
 namespace hipvmm::detail {
 namespace {
 
-// The alignment of a slot's start that kernels may assume, as hipMalloc's.
+// hipMalloc's alignment, which kernels may assume.
 constexpr std::size_t packed_alignment = 256;
 
 std::size_t block_of(device_ref device, const slot_arena_options& options) {
@@ -188,7 +188,6 @@ std::size_t row_memory::usable_cached_bytes() const {
   if (strategy_.pins_memory)
     return cache_registry::of(cache_, region_.device())
         .bytes_to_take(geometry_.block, handle_type::none);
-  // creatable() counts the shared one.
   return &cache_ == &chunk_cache::shared() ? 0 : cached_bytes();
 }
 

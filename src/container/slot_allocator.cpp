@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The calls of a slot_arena, made of the steps in slot_allocator_rows.cpp.
 #include "container/slot_allocator.hpp"
 
 #include <stdexcept>
@@ -111,17 +110,16 @@ void slot_allocator::mark(const char* function, std::size_t which, stream_ref st
 void slot_allocator::wait_in(const char* function, std::size_t which, stream_ref stream) {
   if (has_passed(which)) return;
   require_not_captured(function, stream);
-  // The event stays: until it has passed, the rows behind the length are not for others.
+  // The event stays, because it protects the rows behind the length from other slots.
   stream.wait(*claims_[which].passed);
 }
 
 std::size_t slot_allocator::next_free() {
-  // Packed slots have blocks in common: first one that adds few to those of slots in use.
   const bool packs = geometry_.packs();
   const std::vector<bool> needed =
       packs ? needed_rows(needed_by::slots_in_use) : std::vector<bool>{};
   std::size_t best = no_slot;
-  std::pair<std::size_t, std::size_t> least;  // rows to be added, and bytes that are not there
+  std::pair<std::size_t, std::size_t> least;
   bool best_has_passed = false;
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     if (slots_[which].in_use.load(std::memory_order_relaxed)) continue;
@@ -155,7 +153,7 @@ std::size_t slot_allocator::acquire(stream_ref stream) {
 void slot_allocator::commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                             stream_ref stream) {
   require_awake("slot_arena::commit");
-  if (count == 0) return;  // checks whether the memory may be used
+  if (count == 0) return;
   require_not_evicting("slot_arena::commit");
   bool fits = true;
   for (std::size_t i = 0; i < count; ++i) {
@@ -207,7 +205,7 @@ void slot_allocator::release(std::size_t which, stream_ref stream) {
   shorten(which, 0);
   one.in_use.store(false, std::memory_order_release);
   if (may_prefetch_.exchange(true)) return;
-  // A request made when nothing was to be prefetched runs no task.
+  // A request that was made while may_prefetch_ was false has started no task.
   is_requested_.store(false);
   request_prefetch();
 }
@@ -230,7 +228,7 @@ void slot_allocator::shorten(std::size_t which, std::size_t length) {
   std::optional<pause> stopped;
   if (has_shared_) stopped.emplace(*this);
   slots_[which].length.store(length, std::memory_order_relaxed);
-  // The next bytes must not be in shared blocks.
+  // Whole shared blocks behind the length no longer count as capacity.
   if (has_shared_) set_claims(which, claims_[which].count);
 }
 
@@ -310,7 +308,7 @@ std::size_t slot_allocator::trim() {
   const pause stopped{*this};
   const std::size_t before = rows_.held_bytes();
   release_down_to(0);
-  // Otherwise the background thread would take the released memory.
+  // Otherwise the background task would take the memory again.
   may_prefetch_ = false;
   return before - rows_.held_bytes();
 }

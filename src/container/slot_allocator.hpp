@@ -24,19 +24,17 @@
 
 namespace hipvmm::detail {
 
-/// The implementation of a slot_arena: which rows each slot claims, and when others may have them.
-/// Slots have no locks of their own. The background task changes rows and claims:
-/// - While it may run, the owner reads and writes lengths, and the events of slots in use.
-/// - For everything else the owner stops it first, which waits for the HIP calls of one chunk.
-/// Another thread may call give_idle(), which does the same as the background task. Of the three,
-/// the one that changes rows holds the lock of `idle_`.
+/// The implementation of a slot_arena. Each slot claims rows. The owner (the thread that calls the
+/// arena), the background task and give_idle() in any thread change rows and claims under the lock
+/// of `idle_`.
+/// - While the others may run, the owner reads and writes lengths, and the events of slots in use.
+/// - For everything else the owner makes a `pause`, which waits for the HIP calls of one chunk.
 class slot_allocator final : sleep_participant, idle_holder {
  public:
   slot_allocator(device_ref device, const slot_arena_options& options);
   ~slot_allocator() override;
   slot_allocator& operator=(slot_allocator&&) = delete;
 
-  // Like the functions of slot_arena with these names; arguments are checked here.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
@@ -64,13 +62,11 @@ class slot_allocator final : sleep_participant, idle_holder {
   [[nodiscard]] const owner_process& process() const noexcept { return process_; }
 
  private:
-  // A commit that needs no memory reads `slots_` and `capacities_`: few cache lines, of which the
-  // background thread writes the second only.
-  /// Written by the owner.
+  /// A commit that needs no memory reads only this and `capacities_`, to touch few cache lines.
   struct slot {
     std::atomic<std::size_t> length{0};
     std::atomic<bool> in_use{false};
-    bool is_marked = false;  // has an event; of a free slot also written by the background task
+    bool is_marked = false;  // whether claimed_rows::passed has an event
   };
   struct claimed_rows {
     std::size_t count = 0;        // the slot's first ones, all of them backed
@@ -78,18 +74,17 @@ class slot_allocator final : sleep_participant, idle_holder {
     std::optional<event> passed;  // end of the work that may use bytes behind the length
   };
   enum class asker { owner, background };
-  /// The rows of other slots that may be taken.
+  /// Rows that a slot may lose.
   enum class spare {
-    idle,  ///< those of free slots, and those of slots in use beyond the prefetched blocks
+    idle,  ///< of free slots, and of slots in use beyond the prefetched blocks
     any,   ///< all beyond the lengths
   };
-  /// A commit under way: it stores the slots' claims from before, and drops later ones unless kept.
+  /// Drops the claims that slots get during its life, unless keep() was called.
   class growth {
    public:
     growth(slot_allocator& owner, std::size_t count);
     ~growth();
     growth& operator=(growth&&) = delete;
-    /// At most `count` times.
     void add(std::size_t which, std::size_t wanted) noexcept;
     void keep() noexcept { is_kept_ = true; }
 
@@ -102,7 +97,6 @@ class slot_allocator final : sleep_participant, idle_holder {
     std::vector<grown_slot> grown_;
     bool is_kept_ = false;
   };
-  /// While one lives, the eviction callback runs, for a commit of these slots.
   class eviction {
    public:
     eviction(slot_allocator& owner, const std::size_t* slots, std::size_t count) noexcept
@@ -120,7 +114,7 @@ class slot_allocator final : sleep_participant, idle_holder {
     std::size_t count_;
     slot_allocator& owner_;
   };
-  /// While one lives, the background task does not run. They are not nested.
+  /// While one lives, neither the background task nor give_idle() runs. They are not nested.
   class pause {
    public:
     explicit pause(slot_allocator& owner) noexcept;
@@ -133,7 +127,7 @@ class slot_allocator final : sleep_participant, idle_holder {
     std::optional<idle_membership::lock> alone_;
   };
 
-  // For suspend() and resume(): the books stay, the region does the rest.
+  // For suspend() and resume(): claims on spare rows are dropped, the region does the rest.
   [[nodiscard]] std::pair<const void*, std::size_t> addresses_of() const noexcept override {
     return rows_.chunks().addresses_of();
   }
@@ -168,7 +162,6 @@ class slot_allocator final : sleep_participant, idle_holder {
   void finish_waking() noexcept override { rows_.chunks().finish_waking(); }
   [[nodiscard]] given_memory give_idle(const idle_request& asked) override;
   [[nodiscard]] std::size_t idle_bytes() override;
-  /// Throws: std::logic_error while the memory sleeps; as sleep_participant::map_again().
   void require_awake(const char* function) {
     membership_.require_awake(function);
     if (may_be_torn_) [[unlikely]]
@@ -176,58 +169,54 @@ class slot_allocator final : sleep_participant, idle_holder {
   }
   void map_torn_again();
 
-  /// Throws: std::logic_error in the eviction callback, because slots get no memory there.
   void require_not_evicting(const char* function) const;
   void require_outside_batch(const char* function, std::size_t which) const;
   void require_slot(const char* function, std::size_t which) const;
   slot& require_in_use(const char* function, std::size_t which, stream_ref stream);
-  /// Makes the slot's event one behind all work of `stream`, and behind its present event.
+  /// Replaces the slot's event by one that also follows the work of `stream`.
   void mark(const char* function, std::size_t which, stream_ref stream);
   void wait_in(const char* function, std::size_t which, stream_ref stream);
 
   void shorten(std::size_t which, std::size_t length);
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
-  /// Throws: out_of_memory if the lengths exceed the budget even if all other slots gave memory.
+  /// Throws: out_of_memory if the rows that all slots then need exceed the budget.
   void require_budget(const std::size_t* slots, const std::size_t* lengths,
                       std::size_t count) const;
-  /// Bytes of the rows that the slots need and lack, and do not share with a slot that has them.
+  /// Bytes of the rows that the slots lack and no length needs yet, each counted once.
   [[nodiscard]] std::size_t missing_bytes(const std::size_t* slots, const std::size_t* lengths,
                                           std::size_t count) const;
-  /// Claims the next row of the slot, backed. Returns false if the background task is to stop.
-  /// Throws: out_of_memory, hip_error; then it is not claimed.
+  /// Claims and backs the slot's next row. Returns false if the background task is to stop. Throws:
+  /// out_of_memory, hip_error; then the row is not claimed.
   bool claim_next(std::size_t which, asker who);
-  /// Backs rows for `length` bytes together, up to the first with some backing, if there is room.
+  /// If there is room, backs several rows for `length` bytes by one commit for each plane.
   void back_run(std::size_t which, std::size_t length);
-  /// Backs the claimed `row`. Returns false, and throws, as claim_next().
   bool back(std::size_t row, asker who);
-  /// Drops the slot's last claim. Returns whether no slot claims that row now.
+  /// Returns whether no slot claims that row now.
   bool unclaim_last(std::size_t which) noexcept;
   [[nodiscard]] std::size_t last_row(std::size_t which) const noexcept {
     return geometry_.first_row(which) + claims_[which].count - 1;
   }
   void set_claims(std::size_t which, std::size_t claims) noexcept;
-  /// The first of the slot's rows, as many as it claims at most, that are of its length or private.
+  /// Claimed rows before the first shared one behind the slot's length.
   [[nodiscard]] std::size_t usable_rows(std::size_t which) const noexcept;
-  /// Drops the slot's unusable claims and those beyond `kept`, after its event. Throws: hip_error.
+  /// Waits for the slot's event, then drops its claims beyond `kept` or usable_rows().
   void drop_claims(std::size_t which, std::size_t kept);
   void show_prefix(std::size_t from, std::size_t to, std::size_t bytes, stream_ref stream);
   void require_sharing() const;
-  /// Drops claims until a row that nothing needs has none. Returns the row, if there is one.
+  /// Drops claims on spare rows until a row has none. Returns that row, if there is one.
   std::optional<std::size_t> unclaim_spare(asker who, spare which);
-  /// Unmaps a row that nothing needs, to keep or release its chunks. Returns false without one.
+  /// Unmaps a spare row. Returns false if there is none.
   bool evict_row(asker who, spare which);
-  /// evict_row() for another row that is to have the memory: counted.
+  /// evict_row() that counts as a move.
   bool move_spare(asker who, spare which);
   /// Waits for the work of one slot with spare rows. Returns false if there is none.
   bool wait_for_spare();
-  /// Returns whether no slot has bytes, nor work under way.
   [[nodiscard]] bool may_unmap_all();
   [[nodiscard]] std::size_t protected_rows(std::size_t which, spare of) const noexcept;
   /// Drops the slot's event if it has passed.
   [[nodiscard]] bool has_passed(std::size_t which);
-  /// The most bytes to hold: the budget, or the bytes held now or when a growth began if these are
-  /// more. During a growth a cache of the program may have some of their chunks.
+  /// The budget, or the bytes held now or when a growth began if these are more.
   [[nodiscard]] std::size_t limit() const noexcept {
     return std::max({budget_, held_before_, rows_.held_bytes()});
   }
@@ -239,14 +228,12 @@ class slot_allocator final : sleep_participant, idle_holder {
   [[nodiscard]] shortage budget_shortage(std::size_t bytes, std::size_t left) const;
   void release_down_to(std::size_t bytes);
   void note_held() noexcept;
-  /// Bytes that the device lacks: less than the region's while it sleeps.
   [[nodiscard]] std::size_t held_now() const noexcept { return rows_.held_bytes() - bytes_asleep_; }
   [[nodiscard]] std::size_t next_free();
-  /// Which rows have bytes of a slot, or may get bytes of one in use.
+  /// Rows for the lengths, or also for the full size of slots in use.
   enum class needed_by { lengths, slots_in_use };
   [[nodiscard]] std::vector<bool> needed_rows(needed_by whom = needed_by::lengths) const;
   void mark_rows(std::vector<bool>& rows, std::size_t which, std::size_t bytes) const noexcept;
-  /// How many rows of those for the slot's first `length` bytes are not among the needed ones.
   [[nodiscard]] std::size_t added_rows(std::size_t which, std::size_t length,
                                        const std::vector<bool>& needed) const noexcept;
   /// Memory that several rows share counts once.
@@ -256,9 +243,8 @@ class slot_allocator final : sleep_participant, idle_holder {
   [[nodiscard]] bool lacks_prefetch(std::size_t length, std::size_t capacity) const noexcept {
     return capacity < geometry_.most && capacity - length < prefetch_rows_ * geometry_.block;
   }
-  /// The background task: prefetches on request, and runs again soon while commits come.
   void prefetch() noexcept;
-  /// Returns false if it was stopped.
+  /// Returns false if the owner stopped it.
   bool prefetch_rows();
   [[nodiscard]] bool lacks_rows(std::size_t which) const noexcept;
 
@@ -270,14 +256,14 @@ class slot_allocator final : sleep_participant, idle_holder {
   std::size_t budget_;
   std::size_t floor_;
   int priority_;
-  std::size_t held_before_ = 0;  // during a growth: the bytes held when it began
+  std::size_t held_before_ = 0;  // rows_.held_bytes() when the present growth began
   row_memory rows_;
   device_list devices_;  // of the streams that may use slots
   std::vector<slot> slots_;
   std::vector<std::atomic<std::size_t>> capacities_;  // bytes in the usable rows of each slot
   std::vector<claimed_rows> claims_;
   static constexpr std::size_t no_slot = std::numeric_limits<std::size_t>::max();
-  std::size_t claiming_ = no_slot;  // the slot of a claim_next() that runs
+  std::size_t claiming_ = no_slot;  // by claim_next()
   std::size_t next_victim_ = 0;
   std::size_t peak_held_ = 0;
   std::uint64_t grown_rows_ = 0;
@@ -288,19 +274,18 @@ class slot_allocator final : sleep_participant, idle_holder {
 
   const eviction* evicting_ = nullptr;
 
-  bool may_be_torn_ = false;      // make_writable() failed: the region says whether all is mapped
-  std::size_t bytes_asleep_ = 0;  // of mapped_bytes(), those that suspend() has released
-  std::atomic<bool> is_asleep_ = false;  // or falling asleep: nothing is prefetched
-  bool has_shared_ = false;              // since some rows were shared: before that all are private
+  bool may_be_torn_ = false;             // rows may be unmapped after a failed make_writable()
+  std::size_t bytes_asleep_ = 0;         // of mapped_bytes(), those that suspend() has released
+  std::atomic<bool> is_asleep_ = false;  // or falling asleep
+  bool has_shared_ = false;              // since the first share_prefix()
   bool is_paused_ = false;
   std::atomic<bool> stops_{false};
   std::atomic<bool> is_requested_{false};
-  std::atomic<bool> has_grown_{false};    // a slot's length has, since the background task looked
-  int idle_looks_ = 0;                    // of the background task: how many found neither
-  std::atomic<bool> may_prefetch_{true};  // not after a failure, until memory may be there again
-  // It ends before anything that it uses.
+  std::atomic<bool> has_grown_{false};    // a length has grown since the last run of the task
+  int idle_looks_ = 0;                    // runs of the task without a request or growth
+  std::atomic<bool> may_prefetch_{true};  // false after a failure, until memory may be free again
   background_task task_{[this] { prefetch(); }};
-  // Last members: suspend(), which locks `idle_`, and requests of other threads use all others.
+  // Last members, because suspend() and give_idle() in other threads use all others.
   idle_membership idle_{*this, device_, idle_membership::price::spare, priority_};
   tag_membership membership_;
 };

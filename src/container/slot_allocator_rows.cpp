@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// How the slots of an arena get their rows, and which they give to each other.
 #include <chrono>
 #include <string>
 
@@ -16,8 +15,8 @@ namespace hipvmm::detail {
 
 namespace {
 
-// While commits come, the background task polls, because a wake-up of its thread would take a
-// commit longer than all else. It stops after 50 ms without one, a step of a large model.
+// The background task polls, because a wake-up of its thread would cost a commit more than all its
+// other work. It stops after 50 ms without a commit.
 constexpr std::chrono::milliseconds look_interval{1};
 constexpr int most_idle_looks = 50;
 
@@ -34,10 +33,10 @@ slot_allocator::growth::~growth() {
   if (is_kept_) return;
   for (auto each = grown_.rbegin(); each != grown_.rend(); ++each)
     while (owner_.claims_[each->which].count > each->count) owner_.unclaim_last(each->which);
-  // Memory that cannot be unmapped stays, for the next slot that claims the row.
+  // Rows that HIP refuses to unmap stay backed without a claim.
   report_exceptions([&] { owner_.rows_.decommit_unclaimed(); });
   if (owner_.rows_.held_bytes() > held_before) owner_.rows_.return_pinned();
-  // Memory from other slots is kept, so that the next commit needs no new chunks.
+  // Memory from other slots stays for the next commit.
   const std::size_t mapped = owner_.rows_.mapped_bytes();
   owner_.rows_.trim_kept(held_before - std::min(held_before, mapped));
 }
@@ -50,7 +49,6 @@ void slot_allocator::growth::add(std::size_t which, std::size_t wanted) noexcept
 
 slot_allocator::pause::pause(slot_allocator& owner) noexcept : owner_{owner} {
   owner_.stops_.store(true);
-  // The task goes on looking afterwards.
   if (owner_.task_.pending()) owner_.is_requested_.store(true);
   owner_.task_.cancel_or_wait();
   owner_.stops_.store(false);
@@ -61,7 +59,6 @@ slot_allocator::pause::pause(slot_allocator& owner) noexcept : owner_{owner} {
 slot_allocator::pause::~pause() {
   alone_.reset();
   owner_.is_paused_ = false;
-  // Repeats a request that came meanwhile or was interrupted.
   if (owner_.is_requested_.load() && owner_.may_prefetch_.load() && !owner_.is_asleep_)
     owner_.task_.request();
 }
@@ -75,12 +72,12 @@ void slot_allocator::prefetch() noexcept {
   const bool has_grown = has_grown_.exchange(false, std::memory_order_relaxed);
   if (is_requested_.exchange(false)) {
     const without_asking_others now;
-    const without_reclaim too;  // calls of the owner wait for this task
+    const without_reclaim too;  // because calls of the owner wait for this task
     const idle_membership::lock alone{idle_};
     try {
       if (!prefetch_rows()) return;
     } catch (...) {
-      // The commit that needs the memory meets the same failure, or finds it gone.
+      // The commit that needs the memory reports the failure, if it persists.
       ++failed_prefetches_;
       may_prefetch_.store(false);
       return;
@@ -96,7 +93,7 @@ void slot_allocator::prefetch() noexcept {
 bool slot_allocator::prefetch_rows() {
   const scoped_device scope{device_};
   for (;;) {
-    // The slot that needs its next row first, because there may be too few for all.
+    // The slot with the least room left, because memory may not be enough for all.
     std::size_t next = slots_.size();
     std::size_t least = 0;
     for (std::size_t which = 0; which < slots_.size(); ++which) {
@@ -120,7 +117,7 @@ bool slot_allocator::lacks_rows(std::size_t which) const noexcept {
   const slot& one = slots_[which];
   const std::size_t backed = capacities_[which].load();
   if (!one.in_use.load(std::memory_order_acquire) || backed >= geometry_.most) return false;
-  // The next commit returns rows behind a block that others see.
+  // The next commit drops claims behind a shared block.
   if (geometry_.rows_for(which, backed) < claims_[which].count) return false;
   return claims_[which].count <
          geometry_.rows_for(which, one.length.load(std::memory_order_relaxed)) + prefetch_rows_;
@@ -192,7 +189,7 @@ std::size_t slot_allocator::missing_bytes(const std::size_t* slots, const std::s
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t first = geometry_.first_row(slots[i]);
     const std::size_t needed = geometry_.rows_for(slots[i], lengths[i]);
-    // The background task may be changing the claims by now.
+    // Not from claims_, which the background task may be changing.
     for (std::size_t row = geometry_.rows_for(slots[i], capacity(slots[i])); row < needed; ++row) {
       if (!present[first + row]) ++rows;
       present[first + row] = true;
@@ -203,12 +200,12 @@ std::size_t slot_allocator::missing_bytes(const std::size_t* slots, const std::s
 
 bool slot_allocator::claim_next(std::size_t which, asker who) {
   const std::size_t row = geometry_.first_row(which) + claims_[which].count;
-  // release() does not wait for the background thread: a slot that ends meanwhile keeps its rows.
+  // The slot may be released now, and then must not lose its rows to this call.
   claiming_ = which;
   rows_.claim(row);
   bool is_backed = false;
   try {
-    // HIP refused to unmap the memory there.
+    // HIP refused to unmap shared memory there before.
     if (!rows_.is_private(row)) rows_.decommit(row);
     is_backed = back(row, who);
   } catch (...) {
@@ -242,7 +239,7 @@ void slot_allocator::back_run(std::size_t which, std::size_t length) {
 }
 
 bool slot_allocator::back(std::size_t row, asker who) {
-  // Unmapping several rows at once may have failed and left this one unmapped.
+  // A failed unmap of several rows may have left this one unmapped.
   rows_.chunks().map_again();
   bool was_backed = true;
   while (!rows_.is_backed(row)) {
@@ -344,7 +341,7 @@ given_memory slot_allocator::give_idle(const idle_request& asked) {
     return slots_[which].in_use.load(std::memory_order_acquire) ? claims_[which].count != 0
                                                                 : !has_passed(which);
   };
-  // Elsewhere unmapping a part would return nothing, but chunks can move.
+  // If addresses pin memory, unmapping some rows returns nothing, but a taker can use their chunks.
   const bool may_unmap = !rows_.returns_when_empty() || rows_.fits(wanted);
   bool empties = !may_unmap;
   for (std::size_t which = 0; empties && which < slots_.size(); ++which) empties = !is_used(which);
@@ -353,14 +350,13 @@ given_memory slot_allocator::give_idle(const idle_request& asked) {
     const std::size_t cached = is_taker ? 0 : rows_.cached_bytes();
     return rows_.mapped_bytes() + cached;
   };
-  // Rows return whole.
   const std::size_t most = held() - std::min(held(), floor_);
   wanted.bytes = std::min(wanted.bytes, align_down(most, geometry_.row_bytes()));
   rows_.give_kept(wanted, given);
   while (given.all() < wanted.bytes && (may_unmap || empties)) {
     const std::size_t before = held();
     if (!evict_row(asker::background, spare::any)) break;
-    // Not all caches keep it.
+    // Without the chunks that the cache keeps, which give_kept() gives.
     (is_taker ? given.moved : given.released) += before - std::min(before, held());
     rows_.give_kept(wanted, given);
   }
@@ -376,7 +372,6 @@ bool slot_allocator::wait_for_spare() {
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     const claimed_rows& one = claims_[which];
     if (one.count <= protected_rows(which, spare::any)) continue;
-    // If its work has passed since evict_row() looked, there is nothing to wait for.
     const relaxed_captures others;
     if (!has_passed(which)) one.passed->synchronize();
     return true;
@@ -399,7 +394,6 @@ void slot_allocator::prepare_to_sleep(const sleep_plan& plan) {
 void slot_allocator::be_awake() noexcept {
   is_asleep_ = false;
   may_prefetch_ = true;
-  // Prefetches again, for released rows and requests that came meanwhile.
   is_requested_.store(false);
   request_prefetch();
 }
@@ -438,9 +432,9 @@ void slot_allocator::release_down_to(std::size_t bytes) {
     rows_.trim_kept(bytes > mapped ? bytes - mapped : 0);
   };
   trim_kept();
-  // Unmapping a part would return nothing, but for blocks that others see it makes them private.
+  // If addresses pin memory, unmapping some rows only helps to make shared ones private.
   if (rows_.returns_when_empty() && rows_.alias_bytes() == 0 && !may_unmap_all()) return;
-  // Rows of which others show the memory return none.
+  // Unmapping a shared row returns no memory, so one round may not be enough.
   while (rows_.held_bytes() > bytes) {
     const std::size_t excess = rows_.held_bytes() - bytes;
     while (rows_.unclaimed_rows() * geometry_.row_bytes() < excess &&

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// How slots of an arena share their first blocks.
 #include <stdexcept>
 #include <string>
 
@@ -68,7 +67,7 @@ void slot_allocator::share_prefix(std::size_t from, const std::size_t* to, std::
         copy_async(stream, static_cast<char*>(pointer(to[i], plane)) + at,
                    static_cast<const char*>(pointer(from, plane)) + at, bytes - at);
   } catch (...) {
-    // Submitted work must not outlive the mappings.
+    // Submitted copies must not outlive the mappings.
     stream.synchronize_no_throw();
     throw;
   }

@@ -11,29 +11,27 @@
 
 namespace hipvmm::detail {
 
-/// Interface to the backing of a growable_storage: a region or one allocation, which the default
-/// implementations suit. The functions behave as region's. Offsets and sizes count from the first
-/// backed byte, which erase_front() and added memory change.
+/// Interface to the backing of a growable_storage: a region or one allocation. The functions behave
+/// as region's. Offsets and sizes count from the first byte that is still backed.
 class storage_memory {
  public:
   virtual ~storage_memory() = default;
   storage_memory& operator=(storage_memory&&) = delete;
 
-  /// Maps chunks again that a failed call left unmapped. Throws: out_of_memory, hip_error.
+  /// As sleep_participant::map_again().
   virtual void require_whole() {}
-  /// Makes memory of the same kind and device, with nothing backed. Throws: as the constructor.
+  /// Of the same kind and device, with nothing backed.
   [[nodiscard]] virtual std::unique_ptr<storage_memory> another(
       std::size_t max_bytes, const region_options& chosen) const = 0;
   virtual void commit(std::size_t offset, std::size_t bytes) = 0;
-  /// Decommits the unused memory behind the first `bytes`; does nothing if a commit copies.
+  /// As growable_storage::undo_growth().
   virtual void undo_commit(std::size_t) {}
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
-  /// Moves base() on by `bytes`. Whole chunks before it, but not the last of all, are released
-  /// after `stream` has passed this point. Pre: erased_bytes() + bytes <= committed_bytes().
-  /// Throws: as region::decommit; then nothing has changed.
+  /// As growable_device_vector::erase_front(), in bytes. Throws: as region::decommit(); then
+  /// nothing has changed.
   virtual void erase_front(std::size_t bytes, stream_ref stream) = 0;
-  /// Erases all elements and releases all chunks; base() is the first address again.
+  /// Erases everything. A region releases all chunks, and base() is its first address again.
   virtual void erase_all(std::size_t bytes, stream_ref stream) = 0;
   virtual void retire() noexcept = 0;
   virtual void prepare(std::size_t, prefetch_level) {}
@@ -44,12 +42,10 @@ class storage_memory {
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
 
-  /// For calls about the chunks. Throws: unsupported if there are none.
   [[nodiscard]] virtual region& chunk_region() = 0;
 
-  /// Whether base() stays when a commit() adds memory.
   [[nodiscard]] virtual bool is_address_stable() const noexcept { return false; }
-  /// The first byte that was not erased; nullptr while there are neither addresses nor memory.
+  /// The first byte that was not erased; nullptr without addresses.
   [[nodiscard]] virtual void* base() const noexcept = 0;
   /// Bytes before base() that are backed still.
   [[nodiscard]] virtual std::size_t erased_bytes() const noexcept = 0;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Functions by which threads take slots from a counter, on the host, under nvcc and under hipcc.
-// Device code uses compiler builtins only, so that no vendor header must be included before this.
+// Threads take slots from a counter: on the host, under nvcc and under hipcc. Device code uses
+// builtins of the compilers only, so that this needs no vendor header.
 
 #include <hipvmm/core/device_code.hpp>
 
 namespace hipvmm {
 
-/// Slots taken by a run of kernels; all zero before it. 64 bits take years to overflow.
+/// Counters of a run of kernels; zero at its start.
 struct append_counters {
   unsigned long long taken;   ///< slots requested, granted or not
-  unsigned long long unused;  ///< slots at the end, unused because a block was too long for them
+  unsigned long long unused;  ///< slots at the end that were too few for a block
 };
 
 namespace detail {
@@ -44,10 +44,9 @@ HIPVMM_DEVICE inline slot_count add(slot_count* counter, slot_count value) {
 
 using lane_mask = unsigned long long;
 
-// Comparing with "not equal" (33) gives the mask in both wave sizes. The builtin's successor,
-// __builtin_amdgcn_ballot_w64, is refused in waves of 32 by the compilers of ROCm 5 and 6. The
-// value is hidden from the optimiser, because it replaces a comparison that is always true by all
-// 64 bits of the execution mask, of which a wave of 32 has no upper half.
+// 33 means "not equal". The builtin's successor, __builtin_amdgcn_ballot_w64, does not compile for
+// waves of 32 with ROCm 5 and 6. The asm hides the value from the optimiser, which would replace a
+// comparison that is always true by 64 bits of the execution mask: a wave of 32 has no upper half.
 HIPVMM_DEVICE inline lane_mask lanes_where(lane_mask, bool predicate) {
   unsigned value = predicate ? 1U : 0U;
   asm("" : "+v"(value));
@@ -77,15 +76,15 @@ HIPVMM_DEVICE inline slot_count add(slot_count* counter, slot_count value) {
 
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
 
-/// Slots of one lane, within the slots of all lanes that take together.
+/// Slots of the lower lanes, and of all lanes that take together.
 struct share {
   slot_count before;
   slot_count all;
 };
 
 /// Takes slots for all active lanes, with one atomic for each distinct counter.
-/// `share_among(lanes)` returns the caller's share when these lanes take together. The lanes stay
-/// converged throughout, so the result does not depend on the compiler's divergence points.
+/// `share_among(lanes)` returns the caller's share when these lanes take together. All active lanes
+/// run every round, so the result does not depend on the compiler's divergence points.
 template <typename ShareAmong>
 HIPVMM_DEVICE slot_count take_together(slot_count* counter, lane_mask active,
                                        ShareAmong share_among) {

@@ -17,16 +17,15 @@
 
 namespace hipvmm {
 
-/// The treatment of elements that fitted in a run with others that did not.
+/// The treatment of the elements that fitted if others did not.
 enum class on_overflow {
-  discard,  ///< dropped: the whole run is repeated, for kernels that remember nothing
-  keep,     ///< kept: kernels remember whose push returned false, and append only those next time
+  discard,  ///< none is appended: the program repeats the whole run
+  keep,     ///< they are appended: kernels remember the others, and repeat only these
 };
 
-/// Result of device_appender::commit; the sum is the number of slots that the run took.
 struct append_result {
-  std::size_t appended;  ///< elements added to the vector
-  std::size_t missed;    ///< elements not added, for which the kernel must run again
+  std::size_t appended;
+  std::size_t missed;  ///< elements for which the kernel must run again
 };
 
 namespace detail {
@@ -56,37 +55,31 @@ class append_counter_memory {
 
 /// Lets kernels append an unknown number of elements to a growable_device_vector. Same thread rules
 /// as std::vector. docs/design/appending_from_kernels.md has an example.
-/// - A run lasts from prepare to commit. Its kernels, on the vector's device, take slots behind the
-///   last element.
+/// - A run lasts from prepare() to commit(). Its kernels are on the vector's device.
 /// - Other kernels may use the existing elements meanwhile, also while the vector grows (if
 ///   is_address_stable(); otherwise growth waits for them and moves the elements).
-/// - The appended elements are dense and in no order; they become visible with commit.
-/// - It owns the counters: 16 bytes of a memory resource, by default that of the vector's device.
-///   They occupy 256 bytes of a pool; of hipMalloc on NVIDIA 2 MiB, unless another small allocation
-///   has room.
-/// - The vector must outlive it, not move, and not change in a run; commit detects most breaches.
+/// - The appended elements are dense and in no order.
+/// - Its counters are 16 bytes of a memory resource: hipMalloc on NVIDIA may use 2 MiB for them.
+/// - The vector must outlive it, not move, and not change in a run; commit() detects most breaches.
 template <typename T>
 class device_appender {
  public:
   using value_type = T;
   using size_type = std::size_t;
 
-  /// Takes the counters from the device's resource. Throws: as the other constructor.
   explicit device_appender(growable_device_vector<T>& target)
       : device_appender{target, mr::get_per_device_resource(target.device())} {}
-  /// Pre: `counters` outlives the appender. Throws: std::invalid_argument when it is nullptr or
-  /// gives memory of another device; out_of_memory; hip_error.
+  /// Pre: `counters` outlives the appender. Throws: std::invalid_argument if it is nullptr or of
+  /// another device; out_of_memory; hip_error.
   device_appender(growable_device_vector<T>& target, mr::memory_resource* counters)
       : target_{target}, counters_{target.device(), counters} {}
-  /// Deallocates the counters by memory_resource::deallocate_sync, because kernels of a run may
-  /// still count: a pool does not wait for them, hip_resource does.
+  /// Kernels of a run may still count: deallocates by memory_resource::deallocate_sync().
   ~device_appender() = default;
   device_appender& operator=(device_appender&&) = delete;
 
-  /// Begins a run with room for `count` elements or more, growing as append does. Zeroes the
-  /// counters in the order of `stream`: kernels of other streams must wait for an event recorded
-  /// after this.
-  /// Throws: std::logic_error when a run is open; as reserve; hip_error.
+  /// Begins a run with room for `count` elements or more. Zeroes the counters in `stream`: kernels
+  /// of other streams must wait for an event recorded in it after this call. Throws:
+  /// std::logic_error if a run is open; as growable_device_vector::reserve(); hip_error.
   [[nodiscard]] device_appender_ref<T> prepare(size_type count, stream_ref stream) {
     if (run_)
       throw std::logic_error{
@@ -98,11 +91,10 @@ class device_appender {
     return {target_.end(), run_->room, counters_.get()};
   }
 
-  /// Ends the run and waits for `stream`. The size grows by the elements appended. If some elements
-  /// did not fit, the vector has room for them on return.
-  /// Throws: hip_error; as reserve; the run stays open then, and commit may be tried again;
-  /// std::logic_error without a run, or when the vector was changed during it.
-  /// Pre: all kernels of the run are ordered before this call in `stream`.
+  /// Ends the run and waits for `stream`. If some elements did not fit, the vector has room for
+  /// them on return. Pre: all kernels of the run are ordered before this call in `stream`. Throws
+  /// (the run stays open): hip_error; as growable_device_vector::reserve(); std::logic_error
+  /// without a run, or if the vector was changed during it.
   [[nodiscard]] append_result commit(stream_ref stream,
                                      on_overflow overflow = on_overflow::discard) {
     require_run();
@@ -120,8 +112,8 @@ class device_appender {
     return {appended, taken - appended};
   }
 
-  /// Ends the run, if there is one, without adding an element, as when no kernel could be launched.
-  /// Pre: kernels of the run have finished, or precede the next prepare in its stream.
+  /// Ends the run without adding an element. Pre: its kernels have finished, or are ordered before
+  /// the next prepare() in its stream.
   void discard() noexcept { run_.reset(); }
 
  private:
@@ -129,10 +121,10 @@ class device_appender {
     const T* data;
     size_type size;
     size_type room;
-    size_type expected;  // elements that the caller asked for room for
+    size_type expected;
   };
 
-  // With slack, unlike reserve, because runs may follow one another as calls of append do.
+  // With slack, unlike reserve(), because runs may follow one another as calls of append() do.
   void make_room(size_type count) {
     const size_type size = target_.size();
     target_.resize_uninitialized(add_bytes(size, count));

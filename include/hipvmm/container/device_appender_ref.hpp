@@ -8,11 +8,11 @@
 
 namespace hipvmm {
 
-/// Appends elements from kernels: takes slots behind the last element of a vector.
-/// - device_appender::prepare makes it; it is passed to kernels by value.
-/// - Any number of threads may take slots at once. A call takes them with one atomic, on devices
-///   for all lanes that make it together.
-/// - A slot beyond the end is counted, and reported by null or false: no write is out of bounds.
+/// Appends elements from kernels, which get it from device_appender::prepare() by value: takes
+/// slots behind the last element of a vector.
+/// - Any number of threads may take slots at once. On a device, lanes that call together share one
+///   atomic operation.
+/// - A slot beyond the end is counted, and null or false is returned.
 /// - A thread that gets a slot must write it, because it becomes an element.
 /// - Works in host code too, if the host may access the memory.
 template <typename T>
@@ -24,19 +24,18 @@ class device_appender_ref {
   using value_type = T;
   using size_type = std::size_t;
 
-  /// Refers to `capacity` slots from `base` on. Pre: the counters are zero before one is taken.
+  /// Pre: the counters are zero before a slot is taken.
   HIPVMM_HOST_DEVICE constexpr device_appender_ref(T* base, size_type capacity,
                                                    append_counters* counters) noexcept
       : base_{base}, capacity_{capacity}, counters_{counters} {}
 
-  /// Takes a slot; returns null when none is left.
   [[nodiscard]] HIPVMM_HOST_DEVICE T* slot() const {
     const size_type first = detail::take_slot(&counters_->taken);
     return first < capacity_ ? base_ + first : nullptr;
   }
-  /// Takes `count` consecutive slots. Returns null when fewer are left; then no thread gets those.
-  /// For 0 nothing is taken or counted, and null has no meaning. Pre: the counts of a run, with
-  /// those that got null, add up to less than 2^64.
+  /// Takes `count` consecutive slots. Returns null if fewer are left, which then stay unused. For 0
+  /// slots the result has no meaning. Pre: all counts of a run, granted or not, add up to less than
+  /// 2^64.
   [[nodiscard]] HIPVMM_HOST_DEVICE T* slots(size_type count) const {
     const size_type first = detail::take_slots(&counters_->taken, count);
     if (first < capacity_ && count <= capacity_ - first) return base_ + first;
@@ -45,15 +44,13 @@ class device_appender_ref {
     return nullptr;
   }
 
-  /// Appends `value`; returns false when no slot was left.
   HIPVMM_HOST_DEVICE bool push(const T& value) const {
     T* const own = slot();
     if (own == nullptr) return false;
     *own = value;
     return true;
   }
-  /// Appends `count` values next to one another. Returns false, with none appended, when fewer
-  /// slots were left. Returns true for 0. Pre: as slots.
+  /// Appends all values next to one another, or none and returns false. Pre: as slots().
   HIPVMM_HOST_DEVICE bool push(const T* values, size_type count) const {
     T* const own = slots(count);
     if (own == nullptr) return count == 0;

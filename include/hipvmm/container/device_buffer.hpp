@@ -13,41 +13,37 @@
 namespace hipvmm {
 
 /// Owns uninitialised bytes of a resource, in stream order. Same thread rules as std::vector.
-/// - Allocations, copies and deallocations are ordered in the stream of the call, the destructor's
-///   deallocation in the stream of the last call that took one.
-/// - Its calls make the device of its construction current, and restore the caller's.
-/// - Its capacity is exactly the requested one: growth copies, unlike growable_device_vector's.
+/// - The destructor deallocates in the stream of the last call that took one.
+/// - Calls after construction make the buffer's device current, and restore the caller's.
+/// - Growth copies, because the capacity is exactly the requested one.
 /// Note: stream_ref::per_thread_default() is another stream in each thread. A buffer that stores it
 /// must be destroyed in the same thread, or be given another stream by set_stream() after a wait.
 class device_buffer {
  public:
-  /// Makes an empty buffer; memory will come from the current device's resource.
   device_buffer();
-  /// Pre: `resource` outlives the bytes. Throws: std::invalid_argument when it is nullptr or of
-  /// another than the current device (undefined in hipMM); out_of_memory; hip_error.
+  /// Pre: `resource` outlives the bytes. Throws: std::invalid_argument if it is nullptr, or of a
+  /// device that is not current (undefined in hipMM); out_of_memory; hip_error.
   explicit device_buffer(std::size_t bytes, stream_ref stream,
                          mr::memory_resource* resource = mr::get_current_device_resource());
   /// Copies device or host memory; pinned or device memory must not change until the copy is done.
   /// Throws: std::invalid_argument when `source` is nullptr and `bytes` not zero; as above.
   device_buffer(const void* source, std::size_t bytes, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource());
-  /// Copies the size() bytes of `other`, which may be of another device. Throws: as above.
+  /// `other` may be of another device. Throws: as above.
   device_buffer(const device_buffer& other, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource());
-  // A copy needs a stream.
   /// The moved-from buffer is empty and may be used again, with the same device and resource.
   device_buffer(device_buffer&& other) noexcept;
   device_buffer& operator=(device_buffer&& other) noexcept;
   ~device_buffer();
 
-  /// Makes the capacity at least `bytes`. When it grows, the size() bytes are copied into new
-  /// memory and the old memory is deallocated, all in `stream`; data() changes.
-  /// Pre: all work that uses the bytes is ordered before this call in `stream`.
-  /// Throws: out_of_memory; hip_error; then nothing has changed, including stream().
+  /// Makes the capacity at least `bytes`: a greater one copies the size() bytes, and data()
+  /// changes. Pre: all work that uses the bytes is ordered before this call in `stream`. Throws:
+  /// out_of_memory; hip_error; then nothing has changed, including stream().
   void reserve(std::size_t bytes, stream_ref stream);
-  /// Reserves as reserve() if it must. Added bytes are uninitialised. Pre, Throws: as reserve().
+  /// Added bytes are uninitialised. Memory, Pre, Throws: as reserve().
   void resize(std::size_t bytes, stream_ref stream);
-  /// Reduces the capacity to the size; if they differ, copies. Pre, Throws: as reserve().
+  /// Copies if the capacity differs from the size. Pre, Throws: as reserve().
   void shrink_to_fit(stream_ref stream);
 
   [[nodiscard]] void* data() noexcept { return data_; }
@@ -65,7 +61,6 @@ class device_buffer {
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
 
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
-  /// Sets the stream for the deallocation.
   /// Pre: the allocation, and all work that uses the bytes, are ordered before work submitted to
   /// `stream` from now on, and `stream` lives as long as the bytes.
   void set_stream(stream_ref stream) noexcept { stream_ = stream; }

@@ -9,9 +9,9 @@
 
 namespace hipvmm {
 
-/// A random access iterator over elements in device memory. It converts to T*, for kernels and
-/// copies. Only device code can dereference it: range-for loops and std algorithms in host code do
-/// not compile; with a T* they would crash. Thrust's algorithms for host compilers take data().
+/// A random access iterator over elements in device memory, which converts to T*. Only device code
+/// can dereference it: range-for loops and std algorithms in host code do not compile; with a T*
+/// they would crash. Give Thrust's algorithms data() in code for a host compiler.
 template <typename T>
 class device_iterator {
  public:
@@ -29,7 +29,7 @@ class device_iterator {
       : at_{other.get()} {}
 
   [[nodiscard]] HIPVMM_HOST_DEVICE constexpr T* get() const noexcept { return at_; }
-  // NOLINTNEXTLINE(google-explicit-constructor): kernels and copies take addresses
+  // NOLINTNEXTLINE(google-explicit-constructor): kernels and copies take T*
   HIPVMM_HOST_DEVICE constexpr operator T*() const noexcept { return at_; }
 
 #if defined(HIPVMM_DEVICE)
@@ -38,8 +38,8 @@ class device_iterator {
   HIPVMM_DEVICE T* operator->() const noexcept { return at_; }
   HIPVMM_DEVICE T& operator[](difference_type n) const noexcept { return at_[n]; }
 #endif
-  // Device memory: host code reads elements by element(), copy_to_host() or copy(). Clang overloads
-  // by target, and would else convert to T* in host code; nvcc refuses the functions above there.
+  // Host code reads elements by element(), copy_to_host() or copy(). Clang overloads by target, and
+  // without these would convert to T* in host code; nvcc refuses the functions above there.
 #if !defined(HIPVMM_DEVICE) || defined(__clang__)
   HIPVMM_HOST T& operator*() const = delete;
   HIPVMM_HOST T* operator->() const = delete;

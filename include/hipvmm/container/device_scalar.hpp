@@ -7,8 +7,8 @@
 
 namespace hipvmm {
 
-/// One value in memory of a resource, in stream order, as device_uvector; kernels count or reduce
-/// into it. Empty only when moved from: then its functions throw std::out_of_range.
+/// A device_uvector of one element: functions are as those of device_uvector for index 0. If it was
+/// moved from, functions that access the value throw std::out_of_range.
 template <typename T>
 class device_scalar {
  public:
@@ -19,33 +19,27 @@ class device_scalar {
   using pointer = typename device_uvector<T>::pointer;
   using const_pointer = typename device_uvector<T>::const_pointer;
 
-  /// Allocates a value without setting it. Throws: as device_buffer.
+  /// Leaves the value uninitialised.
   explicit device_scalar(stream_ref stream,
                          mr::memory_resource* resource = mr::get_current_device_resource())
       : storage_{1, stream, resource} {}
-  /// Allocates, and writes `value` as set_value_async() does. Throws: as device_buffer.
   device_scalar(const T& value, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource())
       : storage_{1, stream, resource} {
     set_value_async(value, stream);
   }
-  /// Copies the value of `other`, which may be of another device. Throws: as device_buffer.
   device_scalar(const device_scalar& other, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource())
       : storage_{other.storage_, stream, resource} {}
 
-  /// Reads the value, waiting for `stream`. Throws: hip_error.
   [[nodiscard]] T value(stream_ref stream) const { return held(storage_).front_element(stream); }
-  /// Writes the value as device_uvector::set_element_async does. Throws: hip_error.
   void set_value_async(const T& value, stream_ref stream) {
     held(storage_).set_element_async(0, value, stream);
   }
   void set_value_async(const T&& value, stream_ref stream) = delete;
-  /// Writes zero bytes in the order of `stream`. Throws: hip_error.
   void set_value_to_zero_async(stream_ref stream) {
     held(storage_).set_element_to_zero_async(0, stream);
   }
-  /// Writes the value and waits for `stream`. Throws: hip_error.
   void set_value(const T& value, stream_ref stream) {
     held(storage_).set_element(0, value, stream);
   }

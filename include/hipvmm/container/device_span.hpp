@@ -31,8 +31,8 @@ class device_span {
   HIPVMM_HOST_DEVICE constexpr device_span(device_span<U> other) noexcept
       : data_{other.data()}, size_{other.size()} {}
 
-  /// Views all elements of a container that has span(): those of hipvmm. As with std::span, a
-  /// temporary container converts to a span of const T only.
+  /// Views a container that has span(). A temporary one converts to a span of const T only, as with
+  /// std::span.
   template <
       typename Container, typename Span = decltype(std::declval<Container&>().span()),
       typename = std::enable_if_t<
@@ -55,7 +55,7 @@ class device_span {
     return iterator{data_ + size_};
   }
 
-  /// first(), last() and subspan() throw std::out_of_range unless all elements are in the span.
+  /// Throw: std::out_of_range unless all elements are in the span.
   [[nodiscard]] constexpr device_span first(size_type count) const { return subspan(0, count); }
   [[nodiscard]] constexpr device_span last(size_type count) const {
     return subspan(count > size_ ? 0 : size_ - count, count);

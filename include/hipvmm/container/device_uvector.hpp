@@ -15,9 +15,8 @@
 
 namespace hipvmm {
 
-/// A vector of uninitialised elements in memory of a resource, in stream order, as device_buffer.
-/// The host accesses elements by copies only. Each growth copies, because the capacity is exactly
-/// the requested one: for a vector that grows often use growable_device_vector.
+/// A device_buffer of uninitialised elements. The host accesses them by copies only. Each growth
+/// copies: for a vector that grows often use growable_device_vector.
 template <typename T>
 class device_uvector {
   static_assert(std::is_trivially_copyable_v<T>,
@@ -41,11 +40,10 @@ class device_uvector {
   device_uvector(size_type size, stream_ref stream,
                  mr::memory_resource* resource = mr::get_current_device_resource())
       : storage_{bytes_for(size, sizeof(T)), stream, resource} {}
-  /// Copies the elements of `other`, which may be of another device. Throws: as device_buffer.
+  /// `other` may be of another device. Throws: as device_buffer.
   device_uvector(const device_uvector& other, stream_ref stream,
                  mr::memory_resource* resource = mr::get_current_device_resource())
       : storage_{other.storage_, stream, resource} {}
-  // Each needs a stream.
   device_uvector() = delete;
   /// The moved-from vector is empty and may be used again.
   device_uvector(device_uvector&&) noexcept = default;
@@ -60,18 +58,17 @@ class device_uvector {
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     fill_pattern_async(stream, element_ptr(index), &value, sizeof(T), 1);
   }
-  // Deleted as in hipMM, because its copies read the value later.
+  // Deleted as in hipMM, whose copies read the value later.
   void set_element_async(size_type index, const T&& value, stream_ref stream) = delete;
-  /// Sets one element to zero bytes, in the order of `stream`. Throws: as set_element_async().
   void set_element_to_zero_async(size_type index, stream_ref stream) {
     fill_async(stream, element_ptr(index), 0, sizeof(T));
   }
-  /// Writes one element and waits for `stream`. Throws: as set_element_async().
+  /// Waits for `stream`.
   void set_element(size_type index, const T& value, stream_ref stream) {
     set_element_async(index, value, stream);
     stream.synchronize();
   }
-  /// Reads one element and waits for `stream`. Throws: std::out_of_range; hip_error.
+  /// Waits for `stream`. Throws: std::out_of_range; hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {
     room_for_one value;
     copy(stream, &value, element_ptr(index), sizeof(T));
@@ -82,7 +79,7 @@ class device_uvector {
     return element(is_empty() ? 0 : size() - 1, stream);
   }
 
-  /// reserve(), resize() and shrink_to_fit(): as device_buffer's. Throw: also std::length_error.
+  /// As device_buffer's. Throw: also std::length_error.
   void reserve(size_type size, stream_ref stream) {
     storage_.reserve(bytes_for(size, sizeof(T)), stream);
   }

@@ -7,9 +7,8 @@
 
 namespace hipvmm {
 
-/// A device_uvector whose elements have values from the start: added ones are T{} or copies of a
-/// value, written in the order of the stream. Differs from thrust::device_vector: each call takes a
-/// stream, only element reads and set_element() wait, and the host accesses elements by copies.
+/// A device_uvector whose elements have values from the start. Unlike in thrust::device_vector,
+/// functions that use memory take a stream; only element reads and set_element() wait.
 template <typename T>
 class device_vector : private device_uvector<T> {
   static_assert(
@@ -30,28 +29,25 @@ class device_vector : private device_uvector<T> {
   using typename base::size_type;
   using typename base::value_type;
 
-  /// Makes `count` elements T{} in memory of `resource`. Throws: as device_uvector.
+  /// Makes `count` elements T{}. Throws: as device_uvector.
   device_vector(size_type count, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource())
       : device_vector{count, T{}, stream, resource} {}
-  /// Makes `count` copies of `value`, which has been read when the constructor returns.
+  /// `value` is read as by device_uvector::set_element_async().
   device_vector(size_type count, const T& value, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource())
       : base{count, stream, resource} {
     fill(0, count, value, stream);
   }
-  /// Copies the elements of `other`, which may be of another device. Throws: as device_uvector.
   device_vector(const device_vector& other, stream_ref stream,
                 mr::memory_resource* resource = mr::get_current_device_resource())
       : base{other, stream, resource} {}
-  // Each needs a stream.
   device_vector() = delete;
   device_vector(device_vector&&) noexcept = default;
   device_vector& operator=(device_vector&&) noexcept = default;
   ~device_vector() = default;
 
-  /// Changes the size; added elements are T{}. The memory changes as by device_buffer::resize.
-  /// Throws: as device_uvector::resize; then size and elements are as before.
+  /// Throws: as device_uvector::resize(); then size and elements are as before.
   void resize(size_type count, stream_ref stream) { resize(count, T{}, stream); }
   void resize(size_type count, const T& value, stream_ref stream) {
     base::reserve(count, stream);
@@ -87,7 +83,6 @@ class device_vector : private device_uvector<T> {
   [[nodiscard]] stream_ref stream() const noexcept { return base::stream(); }
 
  private:
-  // The memory behind the elements is backed.
   void fill(size_type first, size_type count, const T& value, stream_ref stream) {
     fill_pattern_async(stream, data() + first, &value, sizeof(T), count);
   }

@@ -26,16 +26,16 @@ template <typename T>
 class partitioned_vector;
 class reservation_request;
 
-/// A vector in the memory of one device that grows in place: growth maps more memory behind the
-/// elements, so no element is copied, data() stays the same and kernels in flight continue.
-/// - Elements are trivially copyable, and accessed in the order of a stream, never by reference.
-/// - data() changes only past max_size(), by erase_front(), which moves no element, and in the
-///   cases of growable_storage::shrink(). All but erase_front() count as statistics().base_moves.
+/// A vector that grows in place: growth maps more memory behind the elements, so no element is
+/// copied, data() stays the same and kernels in flight continue.
+/// - Elements are accessed in the order of a stream, never by reference.
+/// - data() changes only past max_size(), by erase_front(), and as growable_storage::shrink() and
+///   move_range() say.
 /// - On a device without usable virtual memory it copies instead: is_address_stable(), explain().
-/// - Its memory is a multiple of growth_options::granule_bytes, by default at least 2 MiB, and
-///   never less on NVIDIA. For many small arrays use device_uvector on a pool.
+/// - It grows in multiples of growth_options::granule_bytes, by default at least 2 MiB. For many
+///   small arrays use device_uvector on a pool, or growth_options::resource.
 /// - Same thread rules as std::vector. Construction without contents backs no memory.
-/// - Strong guarantee, unless a function says otherwise. When a call fails after memory was added,
+/// - Strong guarantee, unless a function says otherwise. If a call fails after memory was added,
 ///   capacity() may have grown; past max_size() data() may have changed.
 template <typename T>
 class growable_device_vector : private growable_storage {
@@ -54,13 +54,11 @@ class growable_device_vector : private growable_storage {
   using iterator = device_iterator<T>;
   using const_iterator = device_iterator<const T>;
 
-  /// Uses the current device. Throws: as the other constructor.
+  /// Constructors without `device` use the current one.
   growable_device_vector() : growable_device_vector{device_ref::current()} {}
-  /// Throws: std::invalid_argument for a device that does not exist; out_of_memory if HIP cannot
-  /// reserve options.max_bytes (or one granule); unsupported without VMM if `options` need it.
+  /// Throws: as growable_storage.
   explicit growable_device_vector(device_ref device, const growth_options& options = {})
       : growable_storage{device, options} {}
-  /// Makes elements of zero bytes on the current device. Throws: as the other constructors, resize.
   growable_device_vector(size_type count, stream_ref stream, const growth_options& options = {})
       : growable_device_vector{device_ref::current(), options} {
     resize(count, stream);
@@ -70,7 +68,6 @@ class growable_device_vector : private growable_storage {
       : growable_device_vector{device_ref::current(), options} {
     resize(count, value, stream);
   }
-  /// Copies a range as append does: a contiguous host range, or device memory.
   template <typename Range, typename = std::enable_if_t<detail::is_device_range_v<Range, T> ||
                                                         detail::is_host_range_v<Range, T>>>
   growable_device_vector(const Range& source, stream_ref stream, const growth_options& options = {})
@@ -82,10 +79,7 @@ class growable_device_vector : private growable_storage {
       : growable_device_vector{device_ref::current(), options} {
     append(source, stream);
   }
-  /// Releases the memory, without a wait, when all work that the devices with access have now is
-  /// done (drain_retired_memory() waits). That later wait ends a stream capture under way there
-  /// with an error, which clear() and shrink_to_fit(stream) before avoid. Pre: as region::retire
-  /// for other devices.
+  /// As region::retire(). clear() and shrink_to_fit(stream) before it save a stream capture.
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept
@@ -109,7 +103,7 @@ class growable_device_vector : private growable_storage {
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] bool is_empty() const noexcept { return empty(); }
   [[nodiscard]] size_type capacity() const noexcept { return capacity_bytes() / sizeof(T); }
-  /// Elements that fit in the reserved addresses from data() on.
+  /// Elements that fit from data() on in the reserved addresses, or without chunks in max_bytes.
   [[nodiscard]] size_type max_size() const noexcept { return max_bytes() / sizeof(T); }
   [[nodiscard]] pointer data() noexcept { return static_cast<T*>(growable_storage::data()); }
   [[nodiscard]] const_pointer data() const noexcept {
@@ -125,22 +119,22 @@ class growable_device_vector : private growable_storage {
   [[nodiscard]] device_span<const T> span() const noexcept { return {data(), size_}; }
   using growable_storage::device, growable_storage::event_id, growable_storage::explain;
   using growable_storage::is_address_stable, growable_storage::statistics;
-  /// Rights to the elements, present and future; growable_storage has the preconditions.
+
   using growable_storage::access, growable_storage::grant;
   using growable_storage::revoke, growable_storage::set_access;
-  /// The chunks behind the elements; offsets and sizes are bytes.
+
   using growable_storage::chunks, growable_storage::effective_access, growable_storage::move_range;
   using growable_storage::export_chunks, growable_storage::export_fabric_chunks;
-  /// While growth_options::chunks.tag sleeps, size() and data() stay.
+
   using growable_storage::is_asleep, growable_storage::require_awake;
 
-  /// Backs at least `count` elements, without slack; a chunk that growth_options::grow_ahead has
-  /// ordered is used whole. Waits for that chunk, and blocks as region::commit() may.
-  /// Throws: std::length_error when `count` elements exceed the address space, or max_size() if
-  /// moving is refused; out_of_memory, naming the resource, when memory or addresses run out.
+  /// Backs at least `count` elements, without slack. Waits for a chunk that
+  /// growth_options::grow_ahead has ordered and uses it whole; blocks as region::commit() may.
+  /// Throws: std::length_error if `count` elements exceed the address space, or max_size() while
+  /// past_max is refuse; as growable_storage::grow().
   void reserve(size_type count) { growable_storage::reserve(checked_bytes(count)); }
 
-  /// New elements are zero bytes or copies of `value`. Throws: as reserve, hip_error.
+  /// New elements are zero bytes or copies of `value`. Throws: as reserve().
   void resize(size_type count, stream_ref stream) {
     lengthen(count,
              [&](T* end, size_type added) { fill_async(stream, end, 0, added * sizeof(T)); });
@@ -150,36 +144,35 @@ class growable_device_vector : private growable_storage {
       fill_pattern_async(stream, end, &value, sizeof(T), added);
     });
   }
-  /// Throws: as reserve.
   void resize_uninitialized(size_type count) {
     lengthen(count, [](T*, size_type) {});
   }
 
-  /// Appends host memory. Pinned memory must not change until the copy is done; if `stream` is
-  /// captured, each launch reads `source`. Cost: at most one chunk. Throws: as reserve, hip_error.
+  /// Pinned memory must not change until the copy is done; if `stream` is captured, each launch
+  /// reads `source`. Throws: as reserve().
   void append(const T* source, size_type count, stream_ref stream) {
     if (count == 0) return;
     require_source(source, count);
     insert_at_end(count, [&](T* end) { copy_async(stream, end, source, count * sizeof(T)); });
   }
-  /// Appends a contiguous host range that can be indexed (std::vector, std::array, std::span, a C
-  /// array), or as append_from_device() a device_span or a container of hipvmm.
+  /// Appends a contiguous host range with operator[] (std::vector, std::span, a C array), or, as
+  /// append_from_device(), a device_span or a container of hipvmm.
   template <typename Range>
   void append(const Range& source, stream_ref stream) {
     with_elements(
         source, [&](device_span<const T> elements) { append_from_device(elements, stream); },
         [&](const T* first, size_type count) { append(first, count, stream); });
   }
-  /// Appends a list, which has been read when the call returns, also while `stream` is captured.
+  /// The list has been read when the call returns, also while `stream` is captured.
   void append(std::initializer_list<T> source, stream_ref stream) {
     insert_at_end(source.size(), [&](T* end) { write_list(end, source, stream); });
   }
 
-  /// Appends device memory, which may be this vector's. Throws: as append, require_copies_from().
+  /// `source` may be in this vector. Throws: as reserve(), and as require_copies_from().
   void append_from_device(device_span<const T> source, stream_ref stream) {
     if (source.empty()) return;
     require_source(source.data(), source.size());
-    // Past max_size the base may move; a source inside this vector moves with it.
+    // Growth may change data(), and a source inside this vector with it.
     const bool inside = is_inside(source.data());
     const std::size_t offset = inside ? offset_of(source.data()) : 0;
     if (!inside) require_copies_from(source.data(), stream);
@@ -188,7 +181,7 @@ class growable_device_vector : private growable_storage {
     });
   }
 
-  /// Appends one element. Cost: amortised O(1); O(log size) chunks. Throws: as append.
+  /// Throws: as reserve().
   void push_back(const T& value, stream_ref stream) {
     insert_at_end(1, [&](T* end) { fill_pattern_async(stream, end, &value, sizeof(T), 1); });
   }
@@ -199,15 +192,14 @@ class growable_device_vector : private growable_storage {
     --size_;
   }
 
-  /// Throws: as append.
+  /// The source is as for append(). Throws: as reserve().
   void assign(const T* source, size_type count, stream_ref stream) {
     if (count != 0) require_source(source, count);
     grow(checked_bytes(count));
     if (count != 0) copy_async(stream, data(), source, count * sizeof(T));
     size_ = count;
   }
-  /// Replaces the contents by those of a range, as append does. A source inside this vector may
-  /// overlap the first elements: they move as by erase().
+  /// The source is as for append(). One inside this vector moves to data() as by erase().
   template <typename Range>
   void assign(const Range& source, stream_ref stream) {
     with_elements(
@@ -219,17 +211,17 @@ class growable_device_vector : private growable_storage {
     write_list(data(), source, stream);
     size_ = source.size();
   }
-  /// Replaces the contents by `count` copies of `value`. Throws: as append; if HIP refuses one of
-  /// several copies, the old elements are partly overwritten and the size stays.
+  /// Throws: as reserve(); if HIP refuses one of several copies, the old elements are partly
+  /// overwritten and the size stays.
   void assign(size_type count, const T& value, stream_ref stream) {
     grow(checked_bytes(count));
     if (count != 0) fill_pattern_async(stream, data(), &value, sizeof(T), count);
     size_ = count;
   }
 
-  /// Inserts before `index`; the elements behind move as by growable_storage::move_within(). The
-  /// source is as for append, this vector included. Throws: std::out_of_range beyond size(); as
-  /// append; if HIP refuses one of several copies, elements from `index` on are partly overwritten.
+  /// Inserts before `index`; elements behind move by growable_storage::move_within(). The source is
+  /// as for append(). Throws: std::out_of_range beyond size(); as reserve() and move_within(); if
+  /// HIP refuses one of several copies, elements from `index` on are partly overwritten.
   template <typename Range>
   void insert(size_type index, const Range& source, stream_ref stream) {
     with_elements(
@@ -248,9 +240,8 @@ class growable_device_vector : private growable_storage {
     insert_gap(index, count, stream,
                [&](T* gap) { fill_pattern_async(stream, gap, &value, sizeof(T), count); });
   }
-  /// Removes `count` elements from `index` on. Those behind move as by insert(); memory stays
-  /// backed. Throws: std::out_of_range when they are not all elements; out_of_memory without
-  /// scratch memory; hip_error, and then elements from `index` on may be partly overwritten.
+  /// Elements behind move as by insert(); memory stays backed. Throws: std::out_of_range unless all
+  /// `count` elements exist; as move_within(): elements from `index` on may be partly overwritten.
   void erase(size_type index, size_type count, stream_ref stream) {
     if (index > size_ || count > size_ - index)
       throw std::out_of_range{range_message("erase", index, count)};
@@ -259,15 +250,15 @@ class growable_device_vector : private growable_storage {
     size_ -= count;
   }
 
-  /// Removes the first `count` elements without moving the others: data() is then the first
-  /// remaining one. Whole chunks before it are released after `stream` has passed this point,
-  /// without a wait. A partly erased chunk and the last one stay.
-  /// - With appends this is a queue of any length. max_size() falls with each call; growth beyond
-  ///   it uses the erased addresses again, and data() changes as past max_size().
-  /// - Before such growth nothing is written to erased elements: appends in other streams need not
-  ///   wait for work that reads them.
-  /// - If past_max is refuse, a vector that becomes empty begins at its first address again, except
-  ///   on hipMalloc, which releases erased memory at the next growth.
+  /// Removes the first `count` elements; data() is then the first remaining one. Whole chunks
+  /// before it, but not the last chunk, are released as by region::decommit(). max_size() falls.
+  /// - If past_max is move, growth beyond max_size() changes data() and uses the erased addresses
+  ///   again. Until then no call writes to erased elements: appends in other streams need not wait
+  ///   for work that reads them.
+  /// - If past_max is refuse, a vector that becomes empty releases its chunks, and data() is its
+  ///   first address again.
+  /// - Without chunks erased bytes are released with the next growth at the latest; if past_max is
+  ///   refuse, never.
   /// Pre: all work that uses these elements is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error.
   void erase_front(size_type count, stream_ref stream) {
@@ -275,18 +266,14 @@ class growable_device_vector : private growable_storage {
     growable_storage::erase_front(count * sizeof(T), stream, count == size_);
     size_ -= count;
   }
-  /// Makes the size zero; memory stays backed.
   void clear() noexcept { size_ = 0; }
-  /// Releases whole chunks behind the last element, and scratch memory that no graph uses, after
-  /// `stream` has passed this point. Returns their bytes without waiting, except with
-  /// tail_chunk::replace, by which a smaller chunk replaces a partly used one. Addresses stay, but
-  /// see growable_storage::shrink.
-  /// Pre: all work that uses the elements is ordered before this call in `stream`. Note: as
-  /// region::trim. Throws: std::invalid_argument while `stream` is captured; hip_error.
+  /// Releases memory behind the last element as growable_storage::shrink(). Returns its bytes.
+  /// Pre: all work that uses the elements is ordered before this call in `stream`.
+  /// Throws: std::invalid_argument while `stream` is captured; hip_error.
   std::size_t shrink_to_fit(stream_ref stream, tail_chunk tail = tail_chunk::keep) {
     return shrink(size_ * sizeof(T), stream, tail);
   }
-  /// Reads one element and waits for `stream`. Throws: std::out_of_range, hip_error.
+  /// Waits for `stream`. Throws: std::out_of_range; hip_error.
   [[nodiscard]] T element(size_type index, stream_ref stream) const {
     require_index(index, "element");
     require_awake("growable_device_vector::element");
@@ -298,13 +285,13 @@ class growable_device_vector : private growable_storage {
   [[nodiscard]] T back_element(stream_ref stream) const {
     return element(size_ == 0 ? 0 : size_ - 1, stream);
   }
-  /// As device_uvector::set_element_async(). Throws: std::out_of_range, hip_error.
+  /// As device_uvector::set_element_async().
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     require_index(index, "set_element");
     require_awake("growable_device_vector::set_element_async");
     fill_pattern_async(stream, data() + index, &value, sizeof(T), 1);
   }
-  /// Waits for `stream`. Throws: as set_element_async().
+  /// Waits for `stream`.
   void set_element(size_type index, const T& value, stream_ref stream) {
     set_element_async(index, value, stream);
     stream.synchronize();
@@ -316,14 +303,14 @@ class growable_device_vector : private growable_storage {
     copy_to_host(result.data(), size_, stream);
     return result;
   }
-  /// Waits for `stream`. Throws: std::out_of_range when `count` exceeds size(), hip_error.
+  /// Waits for `stream`. Throws: std::out_of_range if `count` exceeds size(), hip_error.
   void copy_to_host(T* destination, size_type count, stream_ref stream) const {
     if (count > size_) throw std::out_of_range{range_message("copy_to_host", count)};
     require_awake("growable_device_vector::copy_to_host");
     if (count != 0) copy(stream, destination, data(), count * sizeof(T));
   }
-  /// Makes a vector of the same device, options, rights and contents. Waits for `stream` if the
-  /// device may only read the elements. Throws: as reserve, hip_error.
+  /// Makes a vector of the same device, options, rights and contents. Waits for `stream` as
+  /// share_rights(). Throws: as reserve().
   [[nodiscard]] growable_device_vector clone(stream_ref stream) const {
     growable_device_vector result{empty_copy()};
     result.reserve(size_);
@@ -389,20 +376,18 @@ class growable_device_vector : private growable_storage {
       fill_pattern_async(stream, at, source.begin(), source.size() * sizeof(T), 1);
   }
 
-  /// Grows by `count`, calls `write` to submit their contents, and only then changes the size.
   template <typename Write>
   void insert_at_end(size_type count, Write write) {
     grow_by(count);
     write(data() + size_);
     size_ += count;
   }
-  /// Makes room for `count` more, even if a callback for the growth has changed the size.
+  /// A callback of a memory event may change the size.
   void grow_by(size_type count) {
     do {
       grow(checked_bytes(add_bytes(size_, count)));
     } while (capacity() < size_ + count);
   }
-  /// Makes the size `count`, even if a callback for the growth has changed it.
   template <typename Fill>
   void lengthen(size_type count, Fill fill) {
     if (count > size_) grow(checked_bytes(count));
@@ -410,7 +395,6 @@ class growable_device_vector : private growable_storage {
     size_ = count;
   }
 
-  /// Opens a gap of `count` at `index`, calls `write` to fill it, and only then changes the size.
   template <typename Write>
   void insert_gap(size_type index, size_type count, stream_ref stream, Write write) {
     if (index > size_) throw std::out_of_range{range_message("insert", index)};
@@ -431,7 +415,7 @@ class growable_device_vector : private growable_storage {
     const std::size_t bytes = source.size_bytes();
     insert_gap(index, source.size(), stream, [&](T* gap) {
       if (!inside) return copy_async(stream, gap, source.data(), bytes);
-      // The part of the source behind the gap has moved by its length.
+      // The part of the source behind the gap has moved by the length of the gap.
       const std::size_t gap_at = index * sizeof(T);
       const std::size_t before = offset < gap_at ? std::min(gap_at - offset, bytes) : 0;
       auto* const to = reinterpret_cast<unsigned char*>(gap);

@@ -23,10 +23,9 @@ inline mr::memory_resource* default_pinned_resource() {
 
 }  // namespace detail
 
-/// An array of fixed size in pinned host memory: the host reads and writes elements, and copies to
-/// and from devices do not wait. Same thread rules as std::vector.
-/// - It may be destroyed while copies and kernels use it: the destructor waits for the work of all
-///   devices. reset(stream) waits for one stream only.
+/// An array of fixed size in pinned host memory: copies to and from devices do not wait. Same
+/// thread rules as std::vector.
+/// - By pinned_host_resource the destructor waits for all devices, reset(stream) for one stream.
 /// - Before the host reads the target of a copy, or writes its source, wait for that copy.
 /// - If a captured graph uses it, it must outlive the graph's last launch.
 template <typename T>
@@ -49,9 +48,9 @@ class pinned_array {
   using const_iterator = const T*;
 
   pinned_array() noexcept = default;
-  /// Makes `size` elements T{} in memory of `resource`, which must outlive them. Throws:
-  /// std::invalid_argument when `resource` is nullptr or the host cannot access its memory;
-  /// std::length_error when so many elements exceed the address space; out_of_memory; hip_error.
+  /// Makes `size` elements T{}; `resource` must outlive them. Throws: std::invalid_argument if
+  /// `resource` is nullptr or the host cannot access its memory; std::length_error if `size`
+  /// elements exceed the address space; out_of_memory; hip_error.
   explicit pinned_array(size_type size,
                         mr::memory_resource* resource = detail::default_pinned_resource())
       : pinned_array{} {  // so that the destructor runs when a T{} throws
@@ -63,7 +62,6 @@ class pinned_array {
   ~pinned_array() {
     if (data_ != nullptr) resource_->deallocate_sync(data_, size_ * sizeof(T), alignment);
   }
-  /// The moved-from array has no elements.
   pinned_array(pinned_array&& other) noexcept { swap(other); }
   pinned_array& operator=(pinned_array&& other) noexcept {
     pinned_array moved{std::move(other)};
@@ -77,8 +75,7 @@ class pinned_array {
   }
   friend void swap(pinned_array& a, pinned_array& b) noexcept { a.swap(b); }
 
-  /// Removes all elements and deallocates their memory: pinned_host_resource waits for `stream`.
-  /// Pre: all work that uses the elements is ordered before this call in `stream`.
+  /// Removes all elements. Pre: all work that uses them is ordered before this call in `stream`.
   void reset(stream_ref stream) noexcept {
     if (data_ != nullptr)
       resource_->deallocate(stream, std::exchange(data_, nullptr),
@@ -96,13 +93,11 @@ class pinned_array {
   [[nodiscard]] const_iterator end() const noexcept { return data_ + size_; }
   [[nodiscard]] const_iterator cbegin() const noexcept { return begin(); }
   [[nodiscard]] const_iterator cend() const noexcept { return end(); }
-  /// Pre: index < size().
   [[nodiscard]] reference operator[](size_type index) noexcept { return data_[index]; }
   [[nodiscard]] const_reference operator[](size_type index) const noexcept { return data_[index]; }
-  /// Throws: std::out_of_range.
   [[nodiscard]] reference at(size_type index) { return data_[required(index)]; }
   [[nodiscard]] const_reference at(size_type index) const { return data_[required(index)]; }
-  /// nullptr if the array never had memory, or was moved from.
+  /// nullptr after default construction and after a move from the array.
   [[nodiscard]] mr::memory_resource* memory_resource() const noexcept { return resource_; }
 
  private:

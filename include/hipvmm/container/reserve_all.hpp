@@ -8,7 +8,6 @@
 
 namespace hipvmm {
 
-/// A vector of any element type and the elements it is to hold, for reserve_all().
 class reservation_request {
  public:
   template <typename T>
@@ -23,12 +22,10 @@ class reservation_request {
   std::size_t bytes_;
 };
 
-/// Backs all elements that the requests name, as growable_device_vector::reserve() for each, or
-/// adds nothing: hipvmm::reserve_all({{points, n}, {colours, 3 * n}}).
-/// - After a failure capacity added by growth past max_size() stays, and that of vectors without
-///   chunks, which have copied their elements by then.
-/// - Needs no stream; waits as reserve() does.
-/// Throws: as reserve() of the first vector whose growth failed.
+/// Calls growable_device_vector::reserve() for each request, or adds no capacity:
+/// hipvmm::reserve_all({{points, n}, {colours, 3 * n}}).
+/// If one throws, vectors that grew past max_size() keep their new address, and vectors without
+/// chunks their capacity. Throws: as reserve().
 void reserve_all(std::initializer_list<reservation_request> requests);
 
 }  // namespace hipvmm
