@@ -11,7 +11,7 @@
  * - Handles are values of a table, not addresses: any value that is null, destroyed, of another
  *   type or not hipvmm's is HIPVMM_ERROR_INVALID_HANDLE.
  * - Any thread may call any function. Calls for one buffer, slot arena, publication or attachment
- *   wait for each other; a destroyed object ends when the last call under way for it has. A
+ *   wait for each other; a destroyed object ends with the last call under way for it. A
  *   callback that uses its own object gets HIPVMM_ERROR_INVALID_ARGUMENT, except
  *   hipvmm_slot_arena_set_eviction's. A call runs error handlers after it has released its objects.
  * - A child of fork() may destroy the parent's handles, without effect on the parent. Every other
@@ -33,11 +33,10 @@
 extern "C" {
 #endif
 
-/** Version of this interface. It grows by one with every release that adds to it; no name goes, and
- * none changes its meaning. */
+/** Grows by one with every release that adds to it. Names stay and keep their meaning. */
 #define HIPVMM_C_VERSION 1
 
-/* In C++ each value of the type is one of the enumeration's, so that a wrong one is an error. */
+/* A fixed type lets C++ pass wrong values too, so that they are errors of the call. */
 #ifdef __cplusplus
 #define HIPVMM_C_ENUM : unsigned
 #else
@@ -48,7 +47,7 @@ typedef enum hipvmm_status HIPVMM_C_ENUM {
   HIPVMM_OK = 0,
   HIPVMM_ERROR_INVALID_ARGUMENT = 1, /**< a value, a name of an option, a null pointer */
   HIPVMM_ERROR_INVALID_HANDLE = 2,   /**< null, stale, of another type, or none of hipvmm's */
-  HIPVMM_ERROR_OUT_OF_MEMORY = 3,    /**< hipvmm_last_failure says of what */
+  HIPVMM_ERROR_OUT_OF_MEMORY = 3,    /**< hipvmm_last_failure has the cause */
   HIPVMM_ERROR_UNSUPPORTED = 4,      /**< the device, the runtime or this build never does that */
   HIPVMM_ERROR_OUT_OF_RANGE = 5,     /**< beyond the size or the greatest size of an object */
   HIPVMM_ERROR_HIP = 6,              /**< a call of HIP failed; hipvmm_last_failure has its code */
@@ -59,15 +58,14 @@ typedef enum hipvmm_status HIPVMM_C_ENUM {
   HIPVMM_ERROR_INVALID_STATE = 11 /**< not in this state of the object, as while it sleeps */
 } hipvmm_status;
 
-/** The cause of a failure with HIPVMM_ERROR_OUT_OF_MEMORY. */
 typedef enum hipvmm_exhausted HIPVMM_C_ENUM {
   HIPVMM_EXHAUSTED_NOTHING = 0,
   HIPVMM_EXHAUSTED_DEVICE_MEMORY = 1,
   HIPVMM_EXHAUSTED_ADDRESSES = 2,
   HIPVMM_EXHAUSTED_DESCRIPTORS = 3,
   HIPVMM_EXHAUSTED_HOST_MEMORY = 4,
-  HIPVMM_EXHAUSTED_LIMIT = 5,  /**< what the program itself allows, such as a limiting adaptor */
-  HIPVMM_EXHAUSTED_BUDGET = 6, /**< a budget that processes share */
+  HIPVMM_EXHAUSTED_LIMIT = 5,         /**< a limit of the program's, such as a limiting adaptor */
+  HIPVMM_EXHAUSTED_BUDGET = 6,        /**< a budget that processes share */
   HIPVMM_EXHAUSTED_FRAGMENTATION = 7, /**< enough is free, but not in one piece */
   HIPVMM_EXHAUSTED_ALIGNMENT = 8      /**< no address of the resource has the alignment */
 } hipvmm_exhausted;
@@ -91,7 +89,6 @@ typedef struct hipvmm_event_handle* hipvmm_event;
 typedef struct hipvmm_publication_handle* hipvmm_publication;
 typedef struct hipvmm_attachment_handle* hipvmm_attachment;
 
-/** The access of a device to memory. */
 typedef enum hipvmm_right HIPVMM_C_ENUM {
   HIPVMM_RIGHT_NONE = 0,
   HIPVMM_RIGHT_READ = 1,
@@ -120,8 +117,7 @@ hipvmm_status hipvmm_last_failure(hipvmm_failure* failure);
 /** Handles that were not destroyed yet, of all types: to find leaks. */
 hipvmm_status hipvmm_live_handles(size_t* count);
 
-/** Receives failures that no call can return, such as those of deallocations, and warnings.
- * Any thread may call it. */
+/** Receives failures that no call can return, and warnings. Any thread may call it. */
 typedef void (*hipvmm_error_handler)(const char* call, int hip_code, const char* message);
 /** Null restores the default, which writes a line to standard error. */
 hipvmm_status hipvmm_set_error_handler(hipvmm_error_handler handler);
@@ -138,9 +134,7 @@ hipvmm_status hipvmm_flush_log(void);
 hipvmm_status hipvmm_provider(const char** name);
 /** Zero when there is none. */
 hipvmm_status hipvmm_device_count(int* count);
-/** The current device of the calling thread. */
 hipvmm_status hipvmm_device_current(int* device);
-/** Makes a device current for the calling thread, as hipSetDevice. */
 hipvmm_status hipvmm_device_make_current(int device);
 hipvmm_status hipvmm_device_name(int device, char* text, size_t capacity, size_t* length);
 hipvmm_status hipvmm_device_uuid(int device, char* text, size_t capacity, size_t* length);
@@ -168,8 +162,7 @@ hipvmm_status hipvmm_event_create(int device, hipvmm_event* event);
 hipvmm_status hipvmm_event_destroy(hipvmm_event event);
 /** The hipEvent_t. hipEventRecord() hides an order from pools: call hipvmm_event_record(). */
 hipvmm_status hipvmm_event_get(hipvmm_event event, void** value);
-/** The event is done when all work now in `stream`, of the event's device, has finished. Replaces
- * an earlier record. */
+/** The event is done when all work now in `stream`, of its device, is. Replaces the last record. */
 hipvmm_status hipvmm_event_record(hipvmm_event event, void* stream);
 /** Gets 1 if the last record is done, or there is none, else 0. */
 hipvmm_status hipvmm_event_is_done(hipvmm_event event, int* done);
@@ -232,7 +225,6 @@ hipvmm_status hipvmm_buffer_is_address_stable(hipvmm_buffer buffer, int* stable)
 hipvmm_status hipvmm_buffer_reserve(hipvmm_buffer buffer, size_t bytes);
 /** Changes the size; new bytes are zero, in the order of `stream`. */
 hipvmm_status hipvmm_buffer_resize(hipvmm_buffer buffer, size_t bytes, void* stream);
-/** Changes the size; new bytes have no particular value. */
 hipvmm_status hipvmm_buffer_resize_uninitialized(hipvmm_buffer buffer, size_t bytes);
 /** Appends bytes of the host. Pinned memory must not change until `stream` has passed the copy. */
 hipvmm_status hipvmm_buffer_append(hipvmm_buffer buffer, const void* source, size_t bytes,
@@ -362,7 +354,6 @@ hipvmm_status hipvmm_prefetch_create(hipvmm_resource upstream, hipvmm_resource* 
 typedef void* (*hipvmm_allocate_callback)(size_t bytes, void* stream, void* argument);
 typedef void (*hipvmm_deallocate_callback)(void* pointer, size_t bytes, void* stream,
                                            void* argument);
-/** Memory from functions of the program. */
 hipvmm_status hipvmm_callback_create(hipvmm_allocate_callback allocate,
                                      hipvmm_deallocate_callback deallocate, void* argument,
                                      hipvmm_resource* resource);
@@ -397,9 +388,9 @@ hipvmm_status hipvmm_deallocate_sync(hipvmm_resource resource, void* pointer, si
 hipvmm_status hipvmm_get_device_resource(int device, hipvmm_resource* resource);
 /** Sets the resource for `device`, and keeps it alive until another is set. */
 hipvmm_status hipvmm_set_device_resource(int device, hipvmm_resource resource);
-/** Restores the initial resource, hipMalloc. */
+/** The initial resource is hipMalloc. */
 hipvmm_status hipvmm_reset_device_resource(int device);
-/** The same for the current device of the calling thread. */
+/** As above, for the current device of the calling thread. */
 hipvmm_status hipvmm_get_current_device_resource(hipvmm_resource* resource);
 hipvmm_status hipvmm_set_current_device_resource(hipvmm_resource resource);
 hipvmm_status hipvmm_reset_current_device_resource(void);
@@ -412,10 +403,9 @@ hipvmm_status hipvmm_reset_current_device_resource(void);
 /** Allocates on `device` for work submitted to `stream` afterwards. Null for 0 bytes; else null is
  * a failure, and hipvmm_last_error() says why. */
 void* hipvmm_device_allocate(void* stream, size_t bytes, int device);
-/** Deallocates behind the work that is in `stream`; null is allowed. `device` is not needed. The
- * call ignores `stream`, and is as safe as hipFree, if that is the per-thread default stream and
- * another thread allocated the memory, or if it is the allocation's stream and was forgotten.
- * Failures go to the error handler. */
+/** Deallocates behind the work that is in `stream`; null is allowed, `device` is ignored. The
+ * call ignores `stream` and is as safe as hipFree if `stream` is another thread's per-thread
+ * default stream, or is the allocation's and was forgotten. Failures go to the error handler. */
 void hipvmm_device_deallocate(void* stream, void* pointer, int device);
 /** As hipvmm_allocate_sync() and hipvmm_deallocate_sync(). */
 void* hipvmm_device_allocate_sync(size_t bytes, int device);
@@ -425,15 +415,14 @@ void hipvmm_device_deallocate_sync(void* pointer);
 hipvmm_status hipvmm_device_forget_stream(void* stream);
 /** The pool of a device, made by the first call that needs it, with the options that HIPVMM_CONF
  * has for pools. Devices that reach it have access unless HIPVMM_CONF says otherwise. It does not
- * delay a stream for memory that another one freed. Ends with the process, or with the last of its
- * memory. */
+ * delay a stream for memory that another one freed. Ends with the process, or its last block. */
 hipvmm_status hipvmm_device_pool(int device, hipvmm_resource* pool);
 
 /* ---- Pools; arenas too if the comment says so ---- */
 
 typedef struct hipvmm_pool_statistics {
   size_t struct_size;
-  size_t reserved_current; /**< physical memory held */
+  size_t reserved_current;
   size_t reserved_high;
   size_t used_current; /**< allocated by callers */
   size_t used_high;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: growable buffers.
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -145,7 +144,6 @@ hipvmm_status hipvmm_buffer_insert(hipvmm_buffer buffer, size_t offset, const vo
                                    size_t bytes, void* stream) {
   return with_buffer_in(__func__, buffer, stream, [&](vector& of, stream_ref in) {
     require_memory(source, bytes, "source");
-    // Takes bytes of the host, too.
     of.insert(offset,
               device_span<const unsigned char>{static_cast<const unsigned char*>(source), bytes},
               in);

@@ -18,15 +18,14 @@
 namespace hipvmm::c {
 namespace {
 
-// The last failure of a thread. Without a destructor, because code that runs after the objects of
-// its thread, such as an exit handler of the program, may still fail and ask for the reason.
+// Without a destructor: exit handlers, which run after a thread's objects, may fail too.
 struct kept_failure {
   hipvmm_failure details{sizeof(hipvmm_failure), HIPVMM_OK, HIPVMM_EXHAUSTED_NOTHING, 0, -1, 0, 0};
-  std::uint64_t count = 0;         // of failures
+  std::uint64_t count = 0;
   std::string* storage = nullptr;  // until the thread's objects end
   std::array<char, 256> rest{};    // the start of later messages
   bool has_ended = false;
-  const char* text = "";  // of one of these, or a literal if that could not be made
+  const char* text = "";  // points into one of these, or at a literal if there is no memory
 
   void keep(hipvmm_status status, const char* what, const char* function = nullptr) noexcept;
 };
@@ -56,7 +55,7 @@ void kept_failure::keep(hipvmm_status status, const char* what, const char* func
   try {
     static thread_local const text_owner ends_with_thread;
     if (storage == nullptr) storage = new std::string;
-    // The sentences of this layer have the caller's names already.
+    // Messages of this layer name options as C callers do.
     std::string made =
         function == nullptr ? with_option_names(what) : std::string{function} + ": " + what;
     *storage = std::move(made);

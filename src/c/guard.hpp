@@ -10,7 +10,6 @@
 
 #include <hipvmm/hipvmm.h>
 
-// Parts of every function of the C interface: no exception leaves one.
 namespace hipvmm::c {
 
 class too_small : public std::length_error {
@@ -33,13 +32,12 @@ class bad_argument : public std::invalid_argument {
 
 struct callback_failed {
   hipvmm_status status;
-  const char* callback;           ///< in messages
-  std::uint64_t failures_before;  ///< count_of_failures()
+  const char* callback;
+  std::uint64_t failures_before;
 };
 
-/// Throws callback_failed if the callback returns another status than HIPVMM_OK: the call then
-/// returns that status, and hipvmm_last_error() has the message of a call that failed in the
-/// callback, if any.
+/// Throws callback_failed unless the callback returns HIPVMM_OK. hipvmm_last_error() then has the
+/// message of the call that failed in it, if any.
 template <typename Callback>
 void require_ok(const char* name, Callback callback) {
   const std::uint64_t before = count_of_failures();
@@ -90,7 +88,6 @@ void copy_struct(T* to, const std::type_identity_t<T>& from, const char* name) {
   copy_struct(static_cast<void*>(to), &from, sizeof from, name);
 }
 
-/// The failure that hipvmm_last_error() and hipvmm_last_failure() report.
 [[nodiscard]] const char* last_text() noexcept;
 [[nodiscard]] const hipvmm_failure& last_failure() noexcept;
 

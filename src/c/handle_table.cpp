@@ -50,8 +50,7 @@ handle_table& handle_table::shared() {
   return table;
 }
 
-// A child of fork() destroys handles, but has none of the threads that may have had the lock. If
-// there is no memory for the handlers, it may wait for such a thread.
+// A child of fork() lacks threads that may have the lock. Without memory for handlers it may hang.
 void handle_table::register_fork_handlers() noexcept {
   static_cast<void>(::pthread_atfork([] { shared().mutex_.lock(); },
                                      [] { shared().mutex_.unlock(); },

@@ -36,8 +36,7 @@ class invalid_handle : public std::invalid_argument {
 /// The objects behind the handles of the C interface. A handle is a value of this table, never an
 /// address: a tag that no address of a program has (bits 56 to 63), the generation of its slot (24
 /// to 55), and the slot (0 to 23). All three are checked before an object is used.
-/// - find() shares ownership: an object that another thread destroys meanwhile ends with the last
-///   call for it.
+/// - find() shares ownership: an object destroyed meanwhile ends with the last call for it.
 /// - A slot is used again with another generation, and no more once its generations are used up.
 /// - fork() waits for calls under way in the table of the process: a child can take() handles of
 ///   its parent, and use its own.
@@ -52,7 +51,6 @@ class handle_table {
   [[nodiscard]] std::shared_ptr<void> find(handle_kind kind, const void* handle) const;
   /// Removes the object: the handle is stale from then on. Throws: invalid_handle.
   [[nodiscard]] std::shared_ptr<void> take(handle_kind kind, const void* handle);
-  /// Returns whether a value has the tag of handles, of any kind and also of stale ones.
   [[nodiscard]] static bool has_tag(const void* value) noexcept;
   [[nodiscard]] std::size_t size() const;
 
@@ -60,16 +58,16 @@ class handle_table {
   static void register_fork_handlers() noexcept;
 
   struct slot {
-    std::shared_ptr<void> object;  // null: free
+    std::shared_ptr<void> object;
     std::uint32_t generation = 1;
     handle_kind kind{};
-    detail::owner_process process;  // that made the object
+    detail::owner_process process;
     std::uint32_t next_free = 0;
   };
 
   [[nodiscard]] std::size_t require(handle_kind kind, const void* handle) const;
 
-  // Not a shared_mutex: in a child of fork() that waits for threads that waited in the parent.
+  // Not a shared_mutex: a child of fork() would wait for readers that waited in the parent.
   mutable std::mutex mutex_;
   std::vector<slot> slots_;
   std::size_t live_ = 0;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: the library itself, devices, streams and copies.
 #include <array>
 #include <atomic>
 #include <mutex>

@@ -62,7 +62,6 @@ struct tag_registry {
   call_mutex mutex;
   std::map<std::string, std::unique_ptr<named_tag>, std::less<>> tags;
 
-  // Never destroyed, because destructors of a program may still use handles.
   static tag_registry& shared() {
     static tag_registry& made = *new tag_registry;
     return made;
@@ -103,7 +102,6 @@ std::vector<std::shared_ptr<call_mutex>> named_tag::alive() {
   return found;
 }
 
-// The enumerators have the same values in C.
 static_assert(static_cast<int>(access_right::read_write) == HIPVMM_RIGHT_READ_WRITE);
 
 access_right right_of(hipvmm_right right) {

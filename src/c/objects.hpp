@@ -33,14 +33,13 @@
 #include "core/observers/memory_events.hpp"
 #include "core/owner_process.hpp"
 
-// The objects behind the handles of the C interface.
 namespace hipvmm::c {
 
 struct resource_object {
   static constexpr handle_kind handle = handle_kind::resource;
 
   const char* kind;
-  std::shared_ptr<resource_object> upstream;           // outlives `owned`, as bins do
+  std::shared_ptr<resource_object> upstream;           // outlives `owned`
   std::vector<std::shared_ptr<resource_object>> bins;  // with bins_mutex()
   std::unique_ptr<mr::memory_resource> owned;  // null for one that C++ code of the program set
   mr::memory_resource* resource;
@@ -57,8 +56,7 @@ struct resource_object {
     if (process.is_of_parent()) static_cast<void>(owned.release());
   }
 
-  /// Guards the bins of all resources, and is held while uses() reads them, so that no two threads
-  /// make a circle of their resources.
+  /// Guards the bins of all resources, so that no two threads make a circle of them.
   [[nodiscard]] static std::mutex& bins_mutex() noexcept;
   /// Pre: bins_mutex() is locked.
   [[nodiscard]] bool uses(const resource_object& other) const noexcept;
@@ -76,10 +74,9 @@ struct resource_object {
                                                            const mr::pool_options& options);
 
 /// The lock of an object that serves one call at a time. lock() throws
-/// - bad_argument if the calling thread has the lock: a call from a callback or the error handler
-///   would wait for itself;
+/// - bad_argument if the calling thread has the lock: a call from a callback would wait for itself;
 /// - unsupported in a child of fork(): the calls of the parent's other threads never end there, and
-///   HIP does not know the memory. To destroy an object needs no lock.
+///   HIP does not know the memory.
 class call_mutex {
  public:
   void lock();
@@ -101,7 +98,7 @@ class call_mutex {
 struct buffer_object {
   static constexpr handle_kind handle = handle_kind::buffer;
 
-  std::shared_ptr<resource_object> source;  // null: chunks
+  std::shared_ptr<resource_object> source;
   call_mutex mutex;
   growable_device_vector<unsigned char> bytes;
 
@@ -182,15 +179,13 @@ class named_tag {
     objects_.back() = std::shared_ptr<call_mutex>{made, &made->mutex};
     return made;
   }
-  /// Runs `body` with the tag, while no call uses an object that carries it.
   template <typename Body>
   void with_all(Body body) {
     constexpr std::chrono::milliseconds patience{100};
     const detail::callbacks_wait until_unlocked;
     for (std::shared_ptr<call_mutex> busy;;) {
-      // Waits for `busy` with nothing locked: a callback of the call that has it may need the other
-      // locks. Short calls are waited for below; otherwise objects that are always in use would
-      // keep this thread out.
+      // Waits for `busy` with nothing locked: its call may need the other locks in a callback.
+      // Below it waits for short calls, so that objects always in use do not keep this thread out.
       if (busy) const std::lock_guard passed{*busy};
       const std::lock_guard lock{mutex_};
       const auto objects = alive();
@@ -238,7 +233,6 @@ hipvmm_status with_locked(const char* function, const void* handle, Body body) n
   });
 }
 
-/// Writes the handle of a new object, or null when `make` or the table throws.
 template <typename Handle, typename Make>
 void create(Handle* handle, const char* name, Make make) {
   out(handle, name) = nullptr;
@@ -257,13 +251,11 @@ void destroy(const void* handle) {
   static_cast<void>(handle_table::shared().take(Object::handle, handle));
 }
 
-/// The current device if the memory belongs to none.
 [[nodiscard]] inline device_ref device_of(const mr::memory_resource& resource) {
   const std::optional<device_ref> owner = resource.device();
   return owner ? *owner : device_ref::current();
 }
 
-/// Throws: std::invalid_argument if there is no such device.
 [[nodiscard]] inline device_ref device_of(int ordinal) {
   require_device(device_ref{ordinal});
   return device_ref{ordinal};
@@ -271,8 +263,7 @@ void destroy(const void* handle) {
 
 [[nodiscard]] std::shared_ptr<resource_object> resource_of(device_ref device);
 
-/// Null is the legacy default stream. Throws: bad_argument for a handle of hipvmm, which C converts
-/// to void* without a warning.
+/// Null is the legacy default stream. Throws: bad_argument for a handle of hipvmm.
 [[nodiscard]] inline stream_ref stream_of(void* stream) {
   if (handle_table::has_tag(stream))
     throw bad_argument{
@@ -294,7 +285,6 @@ class default_stream_scope {
   std::optional<scoped_device> current_;
 };
 
-/// Throws: bad_argument for an unknown right.
 [[nodiscard]] access_right right_of(hipvmm_right right);
 [[nodiscard]] hipvmm_right right_of(access_right right) noexcept;
 [[nodiscard]] access_list list_of(const hipvmm_access* access, std::size_t count);

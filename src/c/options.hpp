@@ -19,15 +19,13 @@ namespace hipvmm::c {
 
 struct option {
   std::string name;
-  std::string allowed;  ///< the allowed values, in messages
+  std::string allowed;  ///< in messages
   /// Throws: std::invalid_argument or std::length_error for a value that is not allowed.
   std::function<void(std::string_view value)> set;
 };
 
-/// Sets the options in `text`, with optional spaces around each name and value. `of` names their
-/// object in messages, such as "a pool". Throws: bad_argument, which names the option, the value
-/// and the nearest or the allowed ones, if a name is not in the table or comes twice, or a value is
-/// refused.
+/// Spaces around names and values are ignored. `of` names the object in messages, such as "a pool".
+/// Throws: bad_argument, which names the option, the value and the nearest or the allowed ones.
 void apply_options(const std::string& of, std::string_view text, const std::vector<option>& table);
 
 /// Whether `text` names an option, even if parts of it are invalid.
@@ -62,8 +60,7 @@ inline constexpr const char* list_allowed = "numbers such as 0+1+2";
 
 inline constexpr const char* access_allowed =
     "devices and rights such as 1:read_write+2:read, all, or all:read";
-/// Rights by device. `all` is every device that reaches memory of `owner`; read_write without a
-/// named right.
+/// `all` is every device that reaches memory of `owner`. Without a named right: read_write.
 [[nodiscard]] access_list access_value(std::string_view value, device_ref owner);
 
 inline constexpr const char* right_allowed = "none, read or read_write";

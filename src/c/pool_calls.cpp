@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: pools, and the records of adaptors.
 #include <chrono>
 
 #include <hipvmm/hipvmm.h>

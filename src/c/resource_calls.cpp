@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: functions of every memory resource, and the resources of devices.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,8 +20,7 @@ std::size_t alignment_of(std::size_t alignment) {
   return alignment == 0 ? mr::memory_resource::default_alignment : alignment;
 }
 
-/// Resources live as long as they are set. Never destroyed, because static objects that end last
-/// may still allocate.
+/// Resources live while they are set. Never destroyed, because static objects may still allocate.
 struct device_resources {
   std::mutex mutex;
   std::map<int, std::shared_ptr<resource_object>> set;
@@ -37,7 +35,7 @@ struct device_resources {
 void set_resource_of(device_ref device, std::shared_ptr<resource_object> resource) {
   device_resources& all = device_resources::shared();
   all.process.require_own();
-  std::shared_ptr<resource_object> previous;  // ends without the lock
+  std::shared_ptr<resource_object> previous;
   const std::lock_guard lock{all.mutex};
   require_device(device);
   auto& entry = all.set[device.ordinal()];

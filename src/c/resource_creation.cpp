@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: functions that make memory resources.
 #include <cstdint>
 #include <memory>
 #include <mutex>

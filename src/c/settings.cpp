@@ -78,7 +78,7 @@ option number_option(const char* name, const char* allowed, Number& to, std::uin
 }
 constexpr std::uint64_t most_items = std::numeric_limits<std::uint32_t>::max();
 
-/// Bytes that are no part of a device's memory.
+/// Takes no percentage of a device's memory.
 option bytes_option(const char* name, const char* allowed, std::size_t& to) {
   return {name, allowed, [&to](text value) { to = parse_bytes(value); }};
 }
@@ -119,7 +119,7 @@ option priority_option(int& to) {
           }};
 }
 
-// The tables that HIPVMM_CONF knows too.
+// These two tables are also those of HIPVMM_CONF.
 
 std::vector<option> pool_table(mr::pool_options& to, device_ref device) {
   std::vector<option> table{

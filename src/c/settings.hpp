@@ -31,8 +31,7 @@ namespace hipvmm::c {
 [[nodiscard]] mr::hip_async_options async_settings(device_ref device, const char* text);
 [[nodiscard]] mr::pinned_options pinned_settings(const char* text);
 
-/// The budget that HIPVMM_CONF names: "budget=infer:40GiB"; without a size, all memory of the
-/// device.
+/// Without a size in HIPVMM_CONF the budget has all memory of the device.
 [[nodiscard]] std::optional<named_limit> configured_budget(device_ref device);
 /// Returns whether HIPVMM_CONF names one, even if a part of HIPVMM_CONF is invalid.
 [[nodiscard]] bool names_a_budget() noexcept;
@@ -50,7 +49,6 @@ struct fixed_size_options {
 };
 [[nodiscard]] fixed_size_options fixed_size_settings(device_ref device, const char* text);
 
-/// Both or none.
 struct binning_options {
   std::optional<int> min_exponent;
   std::optional<int> max_exponent;
@@ -69,7 +67,6 @@ struct joining_settings {
   std::size_t limit;
   budget_options options;
 };
-/// The limit is all memory of the device unless it is named.
 [[nodiscard]] joining_settings budget_settings(device_ref device, const char* text);
 
 [[nodiscard]] pressure_options pressure_settings(device_ref device, const char* text);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: sharing with other processes.
 #include <chrono>
 #include <memory>
 #include <mutex>

@@ -31,19 +31,18 @@ namespace {
 constexpr std::size_t most_devices = 120;
 constexpr std::size_t most_tags = 8;
 
-/// The pools of a tag, or those without one. They live as long as the process, because tensors of
-/// static objects end last.
+/// They live as long as the process, because tensors of static objects end last.
 struct torch_pools {
   std::array<std::atomic<torch_pool*>, most_devices> made{};
   std::mutex mutex;
-  std::atomic<bool> is_used{false};  // since the first pool was begun
-  // A child of fork() has none of the memory, and threads that it lacks may hold the locks.
+  std::atomic<bool> is_used{false};
+  // A child of fork() has no memory of its parent, and locks may belong to threads it lacks.
   std::atomic<bool> is_in_child{false};
   std::atomic<named_tag*> tag{nullptr};
 
   using numbered = std::array<torch_pools, 1 + most_tags>;
 
-  /// The first has no tag; the others have the number of theirs.
+  /// The first has no tag. The index of each other one is the number of its tag.
   static numbered& all() {
     static numbered& made = []() -> numbered& {
       auto& pools = *new numbered;
@@ -72,7 +71,7 @@ struct torch_pools {
     const device_ref owner = c::device_of(device);
     std::atomic<torch_pool*>& entry = made.at(static_cast<std::size_t>(device));
     is_used = true;
-    const detail::callbacks_wait until_unlocked;  // they may allocate
+    const detail::callbacks_wait until_unlocked;
     const std::lock_guard lock{mutex};
     if (torch_pool* const found = entry) return *found;
     mr::pool_options options = pool_settings(owner, nullptr);
@@ -82,8 +81,7 @@ struct torch_pools {
     entry = std::make_unique<torch_pool>(owner, options).release();
     return *entry;
   }
-  /// Null for memory of no pool. Searches all devices, because PyTorch names none when it records a
-  /// stream.
+  /// Null for memory of no pool. PyTorch names no device when it records a stream.
   [[nodiscard]] torch_pool* owner_of(const void* pointer) {
     torch_pool* owner = nullptr;
     for_each([&](torch_pool& each) {

@@ -16,14 +16,13 @@ using mr::pool::graph_blocks;
 
 namespace {
 
-/// Makes `waiter` wait for the present work of `stream`, on any device: HIP before 6 does not
-/// report the device, but refuses another device's events. Returns false if no device has the
-/// stream.
+/// `stream` may be of any device. HIP before 6 does not report its device, but refuses events of
+/// another. Returns false if no device has the stream.
 bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
   const int count = device_count();
   for (int tried = 0; tried < count; ++tried) {
     const device_ref device{(likely.ordinal() + tried) % count};
-    if (!detail::has_context(device)) continue;  // which a stream's device has
+    if (!detail::has_context(device)) continue;
     const scoped_device scope{device};
     event passed{device};
     try {
@@ -130,13 +129,12 @@ void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
   const std::optional<graphs_id> taken = graphs_of(stream);
   const locked here{*this};
   retry_put_off();
-  // Another thread may have ended the graphs meanwhile.
   if (!taken || find_pool_choice(*taken) == pool_choices_.end()) return nullptr;
   const auto owner = graphs_.find(*taken);
   void* const pointer =
       owner->second.blocks.allocate(bytes, mr::memory_resource::default_alignment, stream);
   try {
-    // An existing entry is of a use that was recorded after the end of its allocation.
+    // An existing entry is stale: its use was recorded after the deallocation.
     const auto [entry, made] = recorded_uses_.try_emplace(pointer);
     if (made) ++entries_;
     entry->second = {owner, {}};
@@ -287,7 +285,6 @@ void torch_pool::end_graphs(graphs_id id) noexcept {
     pool_choices_.erase(ended);
     --entries_;
     const auto owner = graphs_.find(id);
-    // Another capture may use them, too.
     if (owner != graphs_.end() && find_pool_choice(id) == pool_choices_.end())
       owner->second.blocks.end_capture();
     retry_put_off();

@@ -33,8 +33,7 @@ class torch_pool {
   using graphs_id = std::pair<unsigned long long, unsigned long long>;
   using stream_filter = std::function<bool(ihipStream_t*)>;
 
-  /// The pool does not delay a stream for memory that another one freed: it reuses only memory
-  /// whose work is done.
+  /// Reuses only memory whose work is done, so that no stream waits for another's memory.
   torch_pool(device_ref device, const mr::pool_options& options);
   torch_pool& operator=(torch_pool&&) = delete;
 
@@ -66,12 +65,12 @@ class torch_pool {
     explicit graphs(mr::vmm_pool_resource& pool) : blocks{pool} {}
 
     mr::pool::graph_blocks blocks;
-    std::size_t users = 0;  // begin_graphs() without release_graphs()
+    std::size_t users = 0;
   };
   using graphs_map = std::map<graphs_id, graphs>;
   struct pool_choice {
     graphs_id id;
-    std::shared_ptr<const stream_filter> filter;  // null: all streams
+    std::shared_ptr<const stream_filter> filter;
   };
   /// An allocation whose stream and size, as PyTorch keeps them, do not suffice to free it.
   struct recorded_use {
@@ -118,13 +117,12 @@ class torch_pool {
   /// memory: they may allocate and deallocate.
   [[nodiscard]] std::optional<graphs_id> graphs_of(stream_ref stream);
   void* allocate_in_graphs(std::size_t bytes, stream_ref stream);
-  /// These return false if the pool refused it. A postponed deallocation counts as deallocated.
+  /// These return false if the pool refused the block, and true if they postpone its deallocation.
   bool deallocate_now(void* pointer, std::size_t bytes, stream_ref stream);
   bool deallocate_recorded(use_map::iterator found, std::size_t bytes, stream_ref stream);
   bool deallocate_after(void* pointer, std::size_t bytes, stream_ref stream,
                         const std::vector<stream_ref>& users);
-  /// Makes waiting_ wait for the present work of the streams. Returns false if one does not exist.
-  /// Throws: hip_error.
+  /// Makes waiting_ wait for the streams. Returns false if one does not exist. Throws: hip_error.
   [[nodiscard]] bool wait_for_users(stream_ref stream, const std::vector<stream_ref>& users);
   /// Complete after the present work of the streams; empty if that is unknown.
   [[nodiscard]] std::optional<event> last_use(stream_ref stream,

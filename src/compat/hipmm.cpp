@@ -41,7 +41,6 @@ void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
   try {
     prefetch_async(stream, pointer, bytes, device);
   } catch (const std::invalid_argument&) {
-    // Not managed memory: programs prefetch memory of any resource.
   }
 }
 
@@ -59,7 +58,7 @@ class named_resource final : public forwarding_resource {
   memory_resource& resource_;
 };
 
-// Programs test by dynamic_cast whether the initial resource is hipMM's.
+// Programs find out by dynamic_cast whether the initial resource is a cuda_memory_resource.
 cuda_memory_resource* hip_memory_of(device_ref device) {
   const scoped_device scope{device};
   static auto& lock = *new std::mutex;
@@ -72,8 +71,8 @@ device_memory_resource* with_hipmm_interface(memory_resource* resource) {
   if (auto* const known = dynamic_cast<device_memory_resource*>(resource)) return known;
   if (const auto* const plain = dynamic_cast<hipvmm::mr::hip_resource*>(resource))
     return hip_memory_of(*static_cast<const memory_resource*>(plain)->device());
-  // Never destroyed, because static objects that end last may still use it. An address may be
-  // reused.
+  // Never destroyed, because static objects that end last may still use it. A later resource at the
+  // same address gets the same wrapper, which refers to it.
   static auto& lock = *new std::mutex;
   static auto& wrapped = *new std::map<memory_resource*, named_resource>;
   const std::lock_guard guard{lock};
@@ -99,8 +98,7 @@ device_memory_resource* get_per_device_resource(cuda_device_id device) {
 }
 
 device_memory_resource* set_per_device_resource(cuda_device_id device, memory_resource* resource) {
-  // Makes a wrapper of the present one first, because nothing may fail after the change. Another
-  // thread may change the resource in between.
+  // Wraps the present one first, because nothing may fail after the change.
   with_hipmm_interface(hipvmm::detail::resource_set_for(device));
   return with_hipmm_interface(set_with_interface(device, resource));
 }

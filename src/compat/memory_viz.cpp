@@ -11,7 +11,6 @@
 namespace hipvmm {
 namespace {
 
-/// An object or a list of JSON, of numbers and of strings that need no escapes.
 class viz_json {
  public:
   [[nodiscard]] static viz_json object() { return viz_json{'{', '}'}; }
@@ -72,7 +71,6 @@ std::string viz_segment(const mr::pool_snapshot& pool, const mr::pool_snapshot::
                    .member("frames", "[]")
                    .text());
   }
-  // Blocks of all streams share a segment.
   return viz_json::object()
       .number("device", pool.device)
       .number("address", one.address)
@@ -111,7 +109,7 @@ std::string viz_entry(const char* action, const memory_event& event, std::uintpt
       .number("stream", stream)
       .number("time_us", event.time_ns / 1000)
       .member("frames", "[]");
-  // The viewer shows free memory; an event does not contain it.
+  // The viewer requires the member; events do not have it.
   if (event.kind == memory_event_kind::out_of_memory) entry.number("device_free", 0);
   return entry.text();
 }

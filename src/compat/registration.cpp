@@ -75,8 +75,7 @@ std::vector<registered_bytes> library_registrar::chunks() const {
 
 void library_registrar::require_reach(const char* who, device_ref device, bool takes_device_memory,
                                       const std::string& remedy) {
-  // Other providers have memory that host code can read, but a library cannot register it as host
-  // memory.
+  // Host code reads memory of other providers too, but no library registers it as host memory.
   if (takes_device_memory || detail::is_host_memory(device)) return;
   throw unsupported{std::string{who} +
                     ": the library takes memory of the host only, and memory of device " +

@@ -30,14 +30,13 @@ access_list rights_of(const std::vector<device_ref>& devices, const attach_optio
   return access_list{std::move(all)};
 }
 
-/// A region that makes no chunks: the stripes say which devices' chunks it takes.
+/// The region makes no chunks: stripes only admit chunks of all `devices`.
 chunk_placement placement_on(const std::vector<device_ref>& devices, std::size_t granule) {
   return devices.size() == 1 ? chunk_placement{} : chunk_placement::striped(devices, granule);
 }
 
 }  // namespace
 
-/// The implementation of attached_region: maps the chunks of a subscription.
 class import_session final : private subscription {
  public:
   import_session(const std::string& path, const attach_options& options,
@@ -66,16 +65,15 @@ class import_session final : private subscription {
   }
   [[nodiscard]] bool refuses_holes() const override;
   [[noreturn]] void let_go(const std::string& why) override;
-  [[noreturn]] void unmap_expired();  ///< unmaps all chunks, then throws ipc_error `expired`
+  [[noreturn]] void unmap_expired();
   void require_own_process(const char* function) const;
-  /// The devices of the memory here, by chunk_record::device.
   [[nodiscard]] std::vector<device_ref> devices_here(const welcome_packet& from) const;
 
   attach_options options_;
   std::vector<device_ref> devices_;
   std::optional<region> memory_;
-  stream_ref stream_ = stream_ref::legacy_default();  // of the call that runs
-  std::string why_expired_;  // the owner has cut this process off; until the program was told
+  stream_ref stream_ = stream_ref::legacy_default();
+  std::string why_expired_;  // until the program knows it
 };
 
 import_session::import_session(const std::string& path, const attach_options& options,
@@ -163,7 +161,6 @@ std::size_t import_session::refresh(stream_ref stream) {
 
 std::size_t import_session::refresh(stream_ref stream, deadline until) {
   stream_ = stream;
-  // An earlier try failed to unmap.
   if (!why_expired_.empty()) unmap_expired();
   subscription::refresh(until);
   return bytes();
@@ -177,7 +174,7 @@ bool import_session::wait_for(std::size_t bytes, std::chrono::milliseconds timeo
   // An answer that has begun gets the time that the options give the owner.
   while (refresh(stream, std::max(until, deadline_in(options_.timeout))) < bytes) {
     if (!is_open() || std::chrono::steady_clock::now() >= until) return false;
-    // The state page wakes no reader, so it is polled. listen() notices a closed connection.
+    // The state page wakes no reader.
     const deadline next = std::min<deadline>(until, std::chrono::steady_clock::now() + pause);
     if (pause < std::chrono::milliseconds{1}) {
       std::this_thread::sleep_until(next);

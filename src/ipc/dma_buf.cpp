@@ -19,7 +19,6 @@ namespace {
 
 const char* at(const void* address) noexcept { return static_cast<const char*>(address); }
 
-/// The chunks that hold the bytes. Throws: std::invalid_argument if some are not backed.
 std::vector<chunk_view> chunks_of(const std::vector<chunk_view>& all, const void* start,
                                   std::size_t bytes) {
   std::vector<chunk_view> result;
@@ -39,7 +38,6 @@ std::vector<chunk_view> chunks_of(const std::vector<chunk_view>& all, const void
                               " are backed by chunks: commit them, and name at least one byte"};
 }
 
-/// The part of [start, start + bytes) that is in [first, end).
 dma_buf part_of(const void* start, std::size_t bytes, const char* first, const char* end,
                 std::size_t offset, shareable_handle handle) {
   const char* const from = std::max(first, at(start));
@@ -61,7 +59,6 @@ std::vector<dma_buf> whole_chunks(const std::vector<chunk_view>& chunks, const v
   return result;
 }
 
-/// One dma-buf of the pages that hold the requested bytes of chunks [first, last).
 dma_buf range_of(const std::vector<chunk_view>& chunks, std::size_t first, std::size_t last,
                  const void* start, std::size_t bytes, const dma_buf_source& from) {
   const char* const low = at(chunks[first].address);

@@ -47,7 +47,6 @@ export_kind kind_of(const shareable_handle& handle) {
 }
 
 export_kind export_kind_of(device_ref device) {
-  // Never destroyed: a program's own destructors at its exit may ask.
   static auto& mutex = *new std::mutex;
   static auto& known = *new std::map<int, export_kind>;
   require_device(device);

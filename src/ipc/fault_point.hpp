@@ -5,9 +5,8 @@
 
 namespace hipvmm::detail {
 
-/// A hook for tests, called at each step of the protocol before the system call that `step` names,
-/// in the calling thread. Returns 0, or the errno by which that call fails. It may end the process,
-/// as a peer that dies at that point.
+/// A hook for tests, called before the system call that `step` names. Returns 0, or the errno by
+/// which that call fails. It may end the process.
 using protocol_hook = int (*)(const char* step);
 
 inline std::atomic<protocol_hook> protocol_step_hook{nullptr};

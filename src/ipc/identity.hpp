@@ -12,7 +12,7 @@ namespace hipvmm::detail {
 
 [[nodiscard]] build_identity own_identity();
 
-/// Why a peer of that identity is refused, in a sentence; empty if it is accepted.
+/// The reason for which an importer refuses a publication, or is refused; empty if none.
 [[nodiscard]] std::string why_refused(const build_identity& own, const build_identity& peer);
 
 }  // namespace hipvmm::detail

@@ -22,15 +22,13 @@ namespace hipvmm::detail {
                                     const access_list& rights, const std::string& advice,
                                     const chunk_placement& placement = {});
 
-/// The implementation of imported_blocks: chunks by offset, with the number of blocks that use
-/// each. A child of fork() must not take the lock, because a thread of the parent may hold it.
+/// A child of fork() must not take the lock, because a thread of the parent may hold it.
 class imported_block_map {
  public:
   imported_block_map(device_ref device, std::size_t max_bytes, const access_list& rights);
 
-  /// Maps the chunks of `block` that are not mapped yet, and counts one use of each.
   void add(const exported_range& block);
-  void end_use(std::size_t offset, std::size_t bytes) noexcept;  ///< pre: add() has counted it
+  void end_use(std::size_t offset, std::size_t bytes) noexcept;
   std::size_t release_unused();
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] device_ref device() const { return memory_.device(); }
@@ -42,18 +40,17 @@ class imported_block_map {
  private:
   struct mapped_chunk {
     std::size_t bytes;
-    std::uint64_t serial;  // the exporter's
-    std::size_t uses;      // blocks
+    std::uint64_t serial;
+    std::size_t uses;
   };
   using chunk_map = std::map<std::size_t, mapped_chunk>;
 
-  /// The first chunk that ends behind `offset`.
   [[nodiscard]] chunk_map::iterator first_behind(std::size_t offset);
   [[nodiscard]] bool is_mapped(const exported_chunk& chunk) const;
   void require_free_place(const exported_chunk& chunk);
-  /// Maps `wanted` in place of others, neighbours together, all or none.
+  /// Unmaps chunks in their places, then maps `wanted`, all or none.
   void map(const std::vector<const exported_chunk*>& wanted);
-  /// Unmaps [first, last), between which nothing else is mapped. Returns the bytes.
+  /// Pre: nothing else is mapped between the two.
   std::size_t unmap(chunk_map::iterator first, chunk_map::iterator last);
 
   const owner_process process_;

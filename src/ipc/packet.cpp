@@ -61,7 +61,6 @@ struct header_fields {
   std::uint32_t reserved_too;
 };
 
-// The fields of a packet in their order. `Io` reads or writes.
 template <typename Io, typename... Numbers>
 void transfer_numbers(Io& io, Numbers&... numbers) {
   (io.number(numbers), ...);
@@ -99,7 +98,6 @@ void transfer(Io& io, hello_packet& hello) {
   transfer(io, hello.identity);
 }
 
-/// Pre: other_devices has its size already.
 template <typename Io>
 void transfer(Io& io, welcome_packet& welcome) {
   transfer(io, welcome.identity);
@@ -160,7 +158,6 @@ decoded_packet decode_welcome(const unsigned char* body, std::size_t bytes) {
   reader from{body};
   transfer(from, content);
   const publication_header& shape = content.shape;
-  // Later checks compute with these powers of two and bounds.
   const auto is_power = [](std::uint64_t value) {
     return value != 0 && (value & (value - 1)) == 0;
   };
@@ -236,7 +233,6 @@ bool has_magic(const unsigned char* data, std::size_t bytes) {
 std::vector<unsigned char> encode_body(const packet& content) {
   writer to;
   std::visit(
-      // By value: transfer(), which also reads, takes no constant.
       [&to](auto kind) {  // NOLINT(performance-unnecessary-value-param)
         if constexpr (requires { kind.text; }) {
           to.bytes(kind.text);

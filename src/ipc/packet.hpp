@@ -11,8 +11,7 @@
 
 namespace hipvmm::detail {
 
-// The packets of fd_channel and of publications. All numbers are little-endian; every packet has
-// one header (docs/reference/ipc.md).
+// All numbers are little-endian (docs/reference/ipc.md).
 inline constexpr std::uint16_t protocol_version = 1;
 inline constexpr std::size_t packet_header_bytes = 24;
 inline constexpr std::size_t max_packet_bytes = 1024;
@@ -20,11 +19,10 @@ inline constexpr std::size_t max_packet_text = 1000;
 inline constexpr std::size_t max_packet_descriptors = 16;
 inline constexpr std::size_t max_published_devices = 16;
 inline constexpr std::size_t max_places_in_packet = 30;
-// A block in chunks of 2 MiB may have 128 GiB.
 inline constexpr std::size_t max_chunks_of_block = 65'536;
 
-/// A chunk, by the place and serial of its exported_chunk. In a publication `device` is 0 for
-/// publication_header::device, else one more than an index in welcome_packet::other_devices.
+/// In a publication `device` is 0 for publication_header::device, else one more than an index in
+/// welcome_packet::other_devices.
 struct chunk_record {
   std::uint64_t offset;
   std::uint64_t bytes;
@@ -37,8 +35,8 @@ struct chunk_record {
 /// Both sides must have the same: the library's version, HIP's provider and its runtime.
 struct build_identity {
   std::array<std::uint16_t, 3> version;
-  std::array<char, 16> provider;  ///< padded with zeros
-  std::uint64_t runtime;          ///< HIP's version of the runtime
+  std::array<char, 16> provider;
+  std::uint64_t runtime;
 
   friend bool operator==(const build_identity&, const build_identity&) = default;
 };
@@ -47,7 +45,7 @@ struct publication_header {
   std::array<unsigned char, 16> device;  ///< UUID; zeros if the runtime reports none
   std::uint64_t granularity;
   std::uint64_t max_bytes;     ///< of the owner's region: the importer's reservation
-  std::uint64_t data_offset;   ///< of the first element in the region
+  std::uint64_t data_offset;   ///< zero so far: owners announce their start by the state page
   std::uint64_t element_size;  ///< zero for a region
   std::uint64_t element_align;
   std::uint64_t element_tag;
@@ -106,18 +104,16 @@ using packet = std::variant<chunk_packet, note_packet, hello_packet, welcome_pac
                             request_packet, retired_packet, complete_packet, block_packet,
                             present_packet, answer_packet, expired_packet>;
 
-/// A packet, or the error of the bytes: a sentence's end such as "its magic is wrong".
+/// `wrong` ends a sentence, such as "its magic is wrong".
 struct decoded_packet {
   std::optional<packet> content;
   const char* wrong = nullptr;
 };
 
-/// Accepts any bytes. `descriptors`: the number that came with them.
 [[nodiscard]] decoded_packet decode(const unsigned char* data, std::size_t bytes,
                                     std::size_t descriptors);
 
-/// The number of descriptors that a header promises, at most max_packet_descriptors; zero if the
-/// bytes have no header.
+/// At most max_packet_descriptors; zero if the bytes have no header.
 [[nodiscard]] std::size_t promised_descriptors(const unsigned char* data,
                                                std::size_t bytes) noexcept;
 

@@ -61,7 +61,6 @@ path_lock::path_lock(std::string path, who_connects who)
 
 path_lock::~path_lock() {
   if (lock_.empty()) return;
-  // close_foreign() may close it later.
   ::shutdown(listener_.get(), SHUT_RDWR);
   if (has_path()) ::unlink(place_.c_str());
   ::unlinkat(folder_.get(), socket_name, 0);
@@ -83,7 +82,6 @@ void path_lock::remove_lock() noexcept {
 }
 
 void path_lock::lock_folder() {
-  // Again if the previous owner removed it between open and lock.
   for (int tries = 0; tries < 100; ++tries) {
     const int planned = fault_point("mkdir");
     const bool made = planned == 0 && ::mkdir(folder_path_.c_str(), 0700) == 0;
@@ -92,7 +90,6 @@ void path_lock::lock_folder() {
     try {
       if (open_lock()) return;
     } catch (...) {
-      // Fails if another owner uses it by now.
       if (made) ::rmdir(folder_path_.c_str());
       throw;
     }
@@ -165,8 +162,7 @@ void path_lock::listen_at(who_connects who) {
             who);
     if (const int code = failure_of("listen", ::listen(socket.get(), SOMAXCONN)); code != 0)
       throw_system(code, "listen", path_);
-    // The path appears only when the socket listens, so a waiting process can connect at once. A
-    // link replaces no other file.
+    // The path appears only when the socket listens. A link replaces no other file.
     const int planned = fault_point("linkat");
     if (planned != 0 || ::linkat(folder_.get(), socket_name, AT_FDCWD, path_.c_str(), 0) != 0) {
       const int code = planned != 0 ? planned : errno;

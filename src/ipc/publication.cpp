@@ -34,8 +34,8 @@ constexpr std::chrono::milliseconds first_look = 200ms;
 
 }  // namespace
 
-/// The implementation of publication::keep(): passes on the owner's descriptors until the owner
-/// ends, and then leaves everything as it is. Calls HIP only for its version.
+/// Passes on the owner's descriptors until the owner ends, and then leaves everything as it is.
+/// Calls HIP only for its version.
 class keeper final : private subscription {
  public:
   keeper(const std::string& from, std::chrono::milliseconds timeout);
@@ -67,7 +67,7 @@ class keeper final : private subscription {
   published_memory memory_;
   chunks_by_offset kept_;
   publication_server* to_ = nullptr;
-  bool has_changed_ = true;  // kept_, since pass_on()
+  bool has_changed_ = true;
   byte_range passed_on_{};
   std::atomic<bool> follows_{false};
   background_thread thread_{[this](const std::stop_token& stop) { follow(stop); }};
@@ -107,7 +107,6 @@ void keeper::follow(const std::stop_token& stop) {
       report_caught();
       disconnect();
     } catch (const std::exception&) {
-      // Memory or descriptors may come back.
       std::this_thread::sleep_for(between_looks);
     }
   }
@@ -115,7 +114,6 @@ void keeper::follow(const std::stop_token& stop) {
 }
 
 void keeper::follow_once() {
-  // Changes that came before a timeout.
   pass_on();
   if (has_news()) refresh(deadline_in(look_));
   pass_on();

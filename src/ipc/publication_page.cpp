@@ -41,7 +41,7 @@ publication_page::publication_page()
     : descriptor_{::memfd_create("hipvmm publication", MFD_CLOEXEC | MFD_ALLOW_SEALING)} {
   if (const int code = failure_of("memfd_create", descriptor_.get()); code != 0)
     throw_system(code, "memfd_create", subject);
-  const without_write_signals failing;  // by EFBIG
+  const without_write_signals failing;
   const int sized = failure_of("ftruncate", ::ftruncate(descriptor_.get(), state_page_bytes));
   if (sized != 0) throw_system(sized, "ftruncate", subject);
   void* const mapped = map_page(descriptor_.get(), PROT_READ | PROT_WRITE);
@@ -73,7 +73,7 @@ void publication_page::cut(std::uint64_t number, std::uint64_t low, std::uint64_
 
 void publication_page::store(byte_range readable) noexcept {
   readable_ = readable;
-  // Sequentially consistent: a reader with one even number before and after has one change.
+  // Sequentially consistent: a reader of the same even number before and after has one change.
   ++state_->changes;
   state_->begin = readable.begin;
   state_->end = readable.end;
@@ -84,7 +84,6 @@ std::optional<byte_range> state_view::readable() const noexcept {
   for (int tries = 0; tries < 100; ++tries) {
     const std::uint64_t before = state_->changes;
     const byte_range found{state_->begin, state_->end};
-    // The owner may write anything there.
     if (before % 2 == 0 && state_->changes == before && found.begin <= found.end) return found;
   }
   return std::nullopt;
@@ -94,8 +93,7 @@ state_view::state_view(int descriptor) {
   struct stat about {};
   struct statfs system {};
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
-  // Otherwise a read could end this process: the owner could shrink the page, or take it out of a
-  // file of huge pages, which may not come back.
+  // Otherwise the owner could end this process: by a smaller page, or a file of huge pages.
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0 || ::fstatfs(descriptor, &system) != 0 ||
       system.f_type != TMPFS_MAGIC || ::fstat(descriptor, &about) != 0 ||

@@ -13,8 +13,8 @@
 namespace hipvmm::detail {
 
 struct byte_range {
-  std::uint64_t begin = 0;  // offsets of bytes
-  std::uint64_t end = 0;    // behind the last
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
 
   friend bool operator==(const byte_range&, const byte_range&) = default;
   [[nodiscard]] byte_range within(std::uint64_t low, std::uint64_t high) const noexcept {
@@ -23,7 +23,6 @@ struct byte_range {
   }
 };
 
-/// The counters of a publication that importers read without a message.
 struct publication_counters {
   std::atomic<std::uint64_t> begin;  ///< of the bytes that may be read
   std::atomic<std::uint64_t> end;
@@ -33,7 +32,7 @@ struct publication_counters {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 inline constexpr std::size_t state_page_bytes = 4096;
 
-/// The owner's side: a sealed memfd; importers can change neither its contents nor its size.
+/// A sealed memfd: importers can change neither its contents nor its size.
 class publication_page {
  public:
   /// Throws: out_of_memory without descriptors; ipc_error `system`, also before Linux 5.1.
@@ -62,7 +61,6 @@ class publication_page {
   byte_range readable_{};
 };
 
-/// An importer's side.
 class state_view {
  public:
   /// Throws: ipc_error `malformed` if the owner could still shrink the page.

@@ -24,8 +24,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The list of withdrawn chunks has at most this length, or that of the list of published chunks,
-// which tells an importer the same.
+// Past this length, and that of the list of published chunks, old withdrawals are forgotten:
+// importers that lack them get the list of published chunks instead.
 constexpr std::size_t short_list = 256;
 
 std::vector<device_ref> devices_of(device_ref device, const std::vector<device_ref>& others) {
@@ -45,7 +45,6 @@ std::vector<device_ref> devices_of(device_ref device, const std::vector<device_r
   return result;
 }
 
-/// Zeros if the runtime reports none: importers have to name the device themselves.
 std::array<unsigned char, 16> uuid_of(device_ref device) {
   try {
     return device.uuid().bytes;
@@ -124,7 +123,6 @@ publication_server::~publication_server() {
 
 void publication_server::wake() noexcept {
   const std::uint64_t one = 1;
-  // Cannot fail: the counter is far from its end.
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
 }
 
@@ -202,7 +200,7 @@ std::uint64_t publication_server::replace_chunks(const device_by_serial& present
                                                  std::uint64_t begin) {
   std::uint64_t number = 0;
   bool starts_leases = false;
-  // Closed without the lock, as is the rest of `fresh`.
+  // Closed without the lock.
   std::vector<chunk_map::node_type> ended;
   {
     const std::lock_guard lock{mutex_};
@@ -221,7 +219,6 @@ std::uint64_t publication_server::replace_chunks(const device_by_serial& present
       std::uint64_t high = std::numeric_limits<std::uint64_t>::max();
       for (const auto at : gone) {
         const chunk_record& place = at->second.place;
-        // Erased bytes at the front leave the rest unchanged.
         if (place.offset + place.bytes <= begin)
           low = begin;
         else
@@ -263,7 +260,6 @@ void publication_server::forget_applied() {
     if (each.has_chunks) least = std::min(least, each.applied);
   std::erase_if(withdrawn_,
                 [least](const withdrawn_chunk& each) { return each.went.epoch <= least; });
-  // An importer that never refreshes must not let the list grow.
   const std::size_t most = std::max(short_list, chunks_.size());
   if (withdrawn_.size() <= most) return;
   const auto kept = withdrawn_.end() - static_cast<std::ptrdiff_t>(most);

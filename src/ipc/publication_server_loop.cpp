@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The thread of a publisher: connections and their packets.
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -32,7 +31,7 @@ bool has_unread(const owned_descriptor& socket) {
   return ::ioctl(socket.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
-/// Sets the limit of unread bytes: the system's smallest, or enough for a last sentence besides.
+/// The system's smallest limit of unread bytes, or one with room for a last sentence.
 void set_room(const owned_descriptor& socket, int bytes) {
   static_cast<void>(::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes));
 }
@@ -45,7 +44,6 @@ void publication_server::serve() {
     try {
       serve_once();
     } catch (const std::bad_alloc&) {
-      // Importers wait, or connect again.
       ::usleep(1000);
     }
   }
@@ -85,7 +83,6 @@ void publication_server::serve_once() {
     try {
       stays = attend(*one, waits[i].revents, now);
     } catch (const std::bad_alloc&) {
-      // It may connect again.
     }
     if (!stays) drop(one);
   }
@@ -112,7 +109,6 @@ void publication_server::accept_importers() {
 }
 
 void publication_server::admit(owned_descriptor socket) {
-  // In the list only after the check, which may throw.
   std::list<importer> made(1);
   importer& one = made.front();
   one.socket = std::move(socket);
@@ -139,7 +135,6 @@ std::size_t publication_server::descriptors_in_packet(const importer& one) const
   for (const importer& each : importers_)
     if (&each != &one && (!each.queue.empty() || has_unread(each.socket)))
       in_packets += each.in_packet;
-  // Two packets may be on their way to each.
   return 2 * in_packets <= descriptor_limit() / 2 ? max_packet_descriptors : 1;
 }
 
@@ -188,13 +183,11 @@ bool publication_server::receive_from(importer& one) {
     refuse(one, error.what());
     return true;
   }
-  // The peer has just answered.
   if (one.queue.empty()) one.since = std::chrono::steady_clock::now();
   forget_left();
   one.in_packet = descriptors_in_packet(one);
   const auto* const request = std::get_if<request_packet>(&next.content);
-  // An abandoned request may have an answer on its way. It is sent to its end, so that the importer
-  // sees the start of the next one; answers that were not begun are dropped, without the lock.
+  // The answer under way is sent to its end; others, of abandoned requests, are dropped.
   if (request != nullptr) {
     const auto end_of_first = std::ranges::find_if(one.queue, [](const outgoing& each) {
       return std::holds_alternative<complete_packet>(each.content);
@@ -259,7 +252,6 @@ void publication_server::answer(importer& one, const hello_packet& hello) {
 }
 
 void publication_server::answer(importer& one, const request_packet& request) {
-  // An importer without chunks has no withdrawn one.
   one.applied = one.has_chunks ? std::max(one.applied, request.epoch) : epoch_;
   if (one.owes && one.applied >= one.owes->epoch) start_lease(one);
   // The importer learns of the withdrawal now: it gets a new lease, but only once.
@@ -311,7 +303,6 @@ void publication_server::queue_present(importer& one) const {
       one.queue.push_back({std::exchange(next, {}), {}});
     next.chunks.push_back(each.place);
   }
-  // One at least, though it may be empty.
   one.queue.push_back({std::move(next), {}});
 }
 
@@ -366,7 +357,6 @@ void publication_server::end_leases(deadline now) {
 }
 
 void publication_server::drop(std::list<importer>::iterator one) {
-  // Closed without the lock.
   std::list<importer> dropped;
   {
     const std::lock_guard lock{mutex_};

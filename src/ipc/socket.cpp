@@ -25,7 +25,7 @@
 namespace hipvmm::detail {
 namespace {
 
-/// The most descriptors that the system sends at once (SCM_MAX_FD), so that none is without room.
+/// SCM_MAX_FD, the most that the system passes at once.
 constexpr std::size_t most_descriptors_sent = 253;
 
 template <std::size_t Count>
@@ -33,7 +33,6 @@ struct control_buffer {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * Count)> bytes{};
 };
 
-/// Repeats `call` while signals interrupt it. Tests let `step` fail.
 template <typename Call>
 ssize_t system_call(const char* step, Call call) {
   if (const int planned = fault_point(step); planned != 0) {
@@ -50,7 +49,6 @@ bool is_gone(int code) {
   return code == EPIPE || code == ECONNRESET || code == ENOTCONN || code == ECONNREFUSED;
 }
 
-/// Pre: `result` has room for most_descriptors_sent.
 void take_descriptors(msghdr& message, std::vector<owned_descriptor>& result) {
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
        each = CMSG_NXTHDR(&message, each)) {
@@ -96,7 +94,6 @@ bool wait_for(int socket, short what, deadline until) {
   for (;;) {
     pollfd waits{socket, what, 0};
     const ssize_t ready = system_call("poll", [&] {
-      // Less after each signal.
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
       return ::poll(&waits, 1, static_cast<int>(std::clamp<long long>(left.count(), 0, 60'000)));
@@ -144,7 +141,6 @@ peer_credentials credentials_of(int socket) {
 
 void require_user(const peer_credentials& peer, const std::vector<unsigned>& others) {
   const ::uid_t own = ::geteuid();
-  // All users of other namespaces show as this one.
   if (peer.user == overflow_user())
     throw ipc_error{ipc_failure::refused,
                     "process " + std::to_string(peer.process) + " runs as user " +
@@ -213,8 +209,7 @@ transfer_result receive_packet(int socket, received_packet& into, peer_descripto
     // Now, because it may throw: the system has made no descriptors yet.
     descriptors.reserve(most_descriptors_sent);
   }
-  // Peeks: while the packet in the socket refers to its descriptors, the system closes none that it
-  // cannot or may not pass.
+  // Peeks: while the socket has the packet, the system closes none of its descriptors.
   const auto look = [&] {
     return ::recvmsg(socket, &message, MSG_PEEK | MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   };
@@ -292,7 +287,6 @@ connection connect_until(const std::string& path, deadline until) {
     connection made = connect_to(path);
     if (made.state != listener_state::busy || std::chrono::steady_clock::now() >= until)
       return made;
-    // No call waits for room in the listener's queue.
     ::usleep(1000);
   }
 }
@@ -307,8 +301,7 @@ void bind_to(int socket, const std::string& path, who_connects who) {
       }) != 0)
     throw_system(errno, "bind", path);
   if (who == who_connects::same_user) return;
-  // The umask, which all threads share, has removed bits from the mode. Set by a descriptor,
-  // because the name could be another file's by now.
+  // Undoes the umask, which all threads share; by a descriptor, because the name may be another's.
   const int planned = fault_point("open");
   const owned_descriptor made{planned != 0 ? -1
                                            : ::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};

@@ -23,8 +23,7 @@ using deadline = std::chrono::steady_clock::time_point;
   return from + std::clamp<std::chrono::milliseconds>(limit, -year, year);
 }
 
-/// Owns a descriptor: this process's, one from a peer, or a connection to a peer. The destructor
-/// calls close_foreign(), because a peer could prolong a close.
+/// Closed by close_foreign(), because a peer could prolong a close.
 class owned_descriptor : public file_descriptor {
  public:
   using file_descriptor::file_descriptor;
@@ -41,7 +40,6 @@ class owned_descriptor : public file_descriptor {
 /// The errno that a test plans for `step`, or that of a call that returned `result`; 0 for none.
 [[nodiscard]] int failure_of(const char* step, int result);
 
-/// The process and user at the other end of a connected socket, when it was connected.
 struct peer_credentials {
   ::pid_t process;
   ::uid_t user;
@@ -51,7 +49,6 @@ struct peer_credentials {
 /// Throws: ipc_error `refused`, which names both, unless the user is this process's or in `others`.
 void require_user(const peer_credentials& peer, const std::vector<unsigned>& others);
 
-/// How a packet went. Nothing was sent or received unless `done`.
 enum class transfer_result { done, would_block, closed };
 
 /// Does not wait. Throws: ipc_error `system`.
@@ -72,12 +69,10 @@ enum class peer_descriptors { accepted, refused };
 /// Receives one packet without waiting, and checks it. Accepted descriptors are owned here before
 /// the packet leaves the socket, so that the system closes none, which a peer could prolong.
 /// Throws: ipc_error `system`, and `malformed`, also if descriptors are refused or more than the
-/// packet says; out_of_memory if this process has too few free descriptors: the packet stays in the
-/// socket.
+/// packet says; out_of_memory without free descriptors: the packet stays in the socket.
 [[nodiscard]] transfer_result receive_packet(int socket, received_packet& into,
                                              peer_descriptors which = peer_descriptors::accepted);
 
-/// Waits until the socket can be read (or written) or is closed. Returns false at the deadline.
 [[nodiscard]] bool wait_readable(int socket, deadline until);
 [[nodiscard]] bool wait_writable(int socket, deadline until);
 
@@ -86,20 +81,18 @@ enum class peer_descriptors { accepted, refused };
 enum class listener_state { answered, absent, busy };
 struct connection {
   listener_state state;
-  owned_descriptor socket;  ///< connected if `state` is answered
+  owned_descriptor socket;
 };
 /// Connects without waiting. `busy`: the queue of the listener is full.
 /// Throws: std::invalid_argument for a path that a socket cannot have; ipc_error `system`.
 [[nodiscard]] connection connect_to(const std::string& path);
 
-/// The same, but waits for a busy listener until the deadline.
 [[nodiscard]] connection connect_until(const std::string& path, deadline until);
 
 /// Throws: std::invalid_argument if a socket's path may not be `path` and `extra` characters.
 void require_socket_path(const std::string& path, std::size_t extra);
 
-/// `everybody` may connect, or only the same user. Follows no link, and changes no file except a
-/// socket of this user.
+/// Follows no link, and changes no file except a socket of this user.
 /// Pre: no other user may write in the folder, or `who` is same_user.
 /// Throws: ipc_error `system`; out_of_memory.
 enum class who_connects { same_user, everybody };

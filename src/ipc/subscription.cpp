@@ -42,7 +42,6 @@ welcome_packet subscription::connect(const element_identity& elements, deadline&
   const build_identity own = own_identity();
   until += clock::now() - began;
   connect(until);
-  // If the owner refused at once, its sentence can still be read.
   static_cast<void>(send(hello_packet{own}, until));
   std::optional<received_packet> answer = receive(until);
   if (!answer) fail(ipc_failure::closed, "closed the connection");
@@ -105,15 +104,13 @@ void subscription::require_sane(const chunk_record& place) const {
 }
 
 bool subscription::fetch(deadline& until, bool has_waited) {
-  // If the owner has closed, its last packets can still be read.
   if (send(request_packet{++ticket_, epoch_}, until)) must_acknowledge_ = false;
   bool has_begun = false;
   std::optional<std::set<std::uint64_t>> present;
   bool has_added = false;
   bool must_wait = false;
   std::exception_ptr failure;
-  // The owner drops a process that leaves its answer unread. So the rest is read and discarded, and
-  // requested again: after the wait, or by the next call after a failure.
+  // The owner drops a process that leaves its answer unread: the rest is read and requested again.
   const auto apply = [&](const auto& change) {
     if (must_wait || failure) return;
     try {
@@ -147,7 +144,6 @@ bool subscription::fetch(deadline& until, bool has_waited) {
       let_go(path_ + ": " + late->text);
     // Part of the answer to an abandoned request; the current answer contains it all.
     if (!has_begun) continue;
-    // Otherwise an answer could add and withdraw chunks again and again.
     const auto began = clock::now();
     if (has_added && !std::holds_alternative<chunk_packet>(next->content) &&
         !std::holds_alternative<complete_packet>(next->content))
@@ -184,7 +180,7 @@ bool subscription::fetch(deadline& until, bool has_waited) {
 void subscription::withdraw(const std::vector<std::uint64_t>& serials) {
   // The owner also waits for acknowledgements of chunks that are not here.
   must_acknowledge_ = true;
-  std::map<std::uint64_t, chunk_record> gone;  // by offset
+  std::map<std::uint64_t, chunk_record> gone;
   for (const std::uint64_t serial : serials)
     if (const auto found = here_.find(serial); found != here_.end())
       gone.emplace(found->second.offset, found->second);
@@ -226,7 +222,6 @@ void subscription::take(const std::vector<chunk_record>& sent,
     try {
       throw;
     } catch (const std::invalid_argument& error) {
-      // A descriptor without such memory, or a place that is taken.
       throw_malformed(error.what());
     }
   }
@@ -271,8 +266,7 @@ void subscription::refresh(deadline until) {
       withdraw_all();
       continue;
     }
-    // The owner cuts replaced chunks off the range before it sends their replacements, even chunks
-    // that were never mapped here.
+    // The owner cuts replaced chunks off the range before it sends the new ones.
     if (const std::optional<byte_range> now = state_->readable(); now)
       set_readable(next_.within(now->begin, now->end));
   }

@@ -25,8 +25,7 @@ struct sent_chunk {
   shareable_handle handle;
 };
 
-/// The importer's side of a publication: the connection, its packets in their order, and the list
-/// of chunks. A derived class has the chunks themselves.
+/// The importer's side of a publication. A derived class has the chunks themselves.
 class subscription {
  public:
   subscription& operator=(subscription&&) = delete;
@@ -61,12 +60,9 @@ class subscription {
   /// Takes new chunks, all or none. Throws: std::invalid_argument if no owner may send such chunks.
   virtual void add(std::vector<sent_chunk>& fresh) = 0;
   [[nodiscard]] virtual bool has_users() const { return false; }
-  virtual void wait_for_users() {}  ///< called before remove()
-  /// Pre: all of these bytes have chunks here.
+  virtual void wait_for_users() {}
   virtual void remove(std::uint64_t offset, std::uint64_t bytes) = 0;
-  /// The bytes from `begin` on that have chunks here, without a gap.
   [[nodiscard]] virtual std::uint64_t backed_from(std::uint64_t begin) const = 0;
-  /// Returns whether add() may throw unsupported because of holes between chunks.
   [[nodiscard]] virtual bool refuses_holes() const { return false; }
   /// Called with the owner's reason when it has cut this process off. Throws: ipc_error `expired`.
   [[noreturn]] virtual void let_go(const std::string& why) = 0;
@@ -75,18 +71,15 @@ class subscription {
   [[noreturn]] void fail(ipc_failure reason, const std::string& what) const;
   [[nodiscard]] std::optional<received_packet> receive(deadline until);
   [[nodiscard]] bool send(const packet& content, deadline until);
-  /// Requests the changes, and takes them packet by packet, so that descriptors for one packet are
-  /// enough. Returns false if the owner has gone. Moves `until` on by the time that this process
-  /// needs, which does not count against the owner's limit.
+  /// Takes the changes packet by packet, so that descriptors for one packet are enough. Returns
+  /// false if the owner has gone. Moves `until` on by the time that this process needs.
   [[nodiscard]] bool fetch(deadline& until, bool has_waited = false);
   /// Ignores chunks that are not here, such as those that came and went since the last refresh.
   void withdraw(const std::vector<std::uint64_t>& serials);
   [[nodiscard]] std::vector<std::uint64_t> others_than(
       const std::set<std::uint64_t>& present) const;
-  /// Takes those chunks of the owner that are not here, all or none.
   void take(const std::vector<chunk_record>& sent, std::vector<owned_descriptor>& descriptors);
   void require_sane(const chunk_record& place) const;
-  /// Makes the bytes of `range` readable that are backed here.
   void set_readable(byte_range range) noexcept;
 
   const owner_process process_;
@@ -97,12 +90,12 @@ class subscription {
   std::optional<state_view> state_;
   publication_header shape_{};
   std::size_t devices_ = 0;
-  std::map<std::uint64_t, chunk_record> here_;  // by the owner's serial
+  std::map<std::uint64_t, chunk_record> here_;
   std::uint64_t epoch_ = 0;
   std::uint64_t ticket_ = 0;
   bool must_acknowledge_ = false;  // the owner does not know that withdrawn chunks have gone
-  byte_range readable_{};          // backed here
-  byte_range next_{};              // the readable range when an answer was applied
+  byte_range readable_{};
+  byte_range next_{};  // the readable range when an answer was applied
 };
 
 }  // namespace hipvmm::detail

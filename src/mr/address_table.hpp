@@ -13,7 +13,7 @@
 
 namespace hipvmm::detail {
 
-/// A thread-safe table of values by address, in parts, so that threads rarely contend for a lock.
+/// Thread-safe; in parts, so that threads rarely contend for a lock.
 template <typename Value>
 class address_table {
   using list = std::unordered_map<const void*, Value>;
@@ -37,7 +37,7 @@ class address_table {
     order added;
     if (in.ordered) added.insert(pointer);
     auto done = in.entries.insert(std::move(one));
-    if (in.ordered) in.ordered->merge(added);  // can't fail
+    if (in.ordered) in.ordered->merge(added);
     if (!done.inserted) std::swap(done.position->second, done.node.mapped());
     return std::move(done.node);
   }
@@ -77,7 +77,6 @@ class address_table {
     return result;
   }
 
-  /// Calls `visit` with each address and its value. Pre: `visit` does not use the table.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (part& each : parts_) {
@@ -90,7 +89,7 @@ class address_table {
   struct alignas(64) part {
     std::mutex mutex;
     list entries;
-    std::optional<order> ordered;  // the addresses, once they were asked for in order
+    std::optional<order> ordered;
   };
 
   [[nodiscard]] part& part_of(const void* pointer) const noexcept {

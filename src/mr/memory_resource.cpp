@@ -19,7 +19,6 @@ namespace {
                               " must be a power of two"};
 }
 
-// Without a frame for the sentence: every allocation comes here.
 inline void require_alignment(std::size_t bytes, std::size_t alignment) {
   if (!is_power_of_two(alignment)) [[unlikely]]
     refuse_alignment(bytes, alignment);

@@ -3,8 +3,7 @@
 
 #include <cstddef>
 
-// The interface between the two libraries of the preload. libhipvmm_preload.so is in every process
-// that LD_PRELOAD reaches and needs nothing but the C library. At the first replaced call it loads
+// libhipvmm_preload.so needs nothing but the C library. At the first replaced call it loads
 // libhipvmm_preload_core.so, which has hipvmm and a provider.
 namespace hipvmm::preload {
 
@@ -30,7 +29,6 @@ struct core_calls {
   int (*memory_info)(const real_calls& real, std::size_t* free, std::size_t* total);
   int (*address_range)(const real_calls& real, void** base, std::size_t* bytes, void* pointer);
   int (*ipc_handle)(const real_calls& real, void* handle, void* pointer);
-  /// Before a stream is destroyed.
   void (*end_stream)(void* stream);
   /// Before a device is reset; the current one if `device` is negative.
   void (*reset_device)(int device);

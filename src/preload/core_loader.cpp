@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls nothing of the C++ library: a program may bring one of its own, and this library is loaded
-// before it.
+// Calls nothing of the C++ library: a program may bring one of its own, which is loaded later.
 #include "preload/core_loader.hpp"
 
 #include <dlfcn.h>
@@ -21,7 +20,7 @@ namespace hipvmm::preload {
 namespace {
 
 std::atomic<const core_calls*> loaded{nullptr};
-std::atomic<bool> is_known{false};  // whether `loaded` is final
+std::atomic<bool> is_known{false};
 using loading = detail::thread_mark<struct loading_kind>;
 
 link_map* library_of(const void* address) noexcept {

@@ -13,8 +13,7 @@
 namespace hipvmm::preload {
 namespace {
 
-// Set when programs look them up; the core calls only those of the replaced function that called
-// it.
+// Set when programs look them up. The core calls only the one whose replacement called it.
 real_calls real;
 real_calls real_per_thread;
 int (*destroy_stream)(void*) = nullptr;
@@ -38,8 +37,7 @@ struct redirected<Replaced, Passed> {
   }
 };
 
-/// In the functions for per-thread streams null is the thread's stream, which all others know by
-/// its number.
+/// Null is the thread's stream here; all other functions know that by its number.
 int allocate_async_per_thread(void** pointer, std::size_t bytes, void* stream) {
   const core_calls* const core = load_core();
   if (core == nullptr) return real_per_thread.allocate_async(pointer, bytes, stream);
@@ -88,7 +86,6 @@ using get_address_v2 = int (*)(const char* name, void** function, int version, s
 get_address real_get_address = nullptr;
 get_address_v2 real_get_address_v2 = nullptr;
 
-/// Our function for `symbol` of the driver, which a program has looked up as `found`; else `found`.
 void* replace_driver_function(const char* symbol, void* found) noexcept;
 void replace_answer(const char* name, void** function, int version, std::uint64_t flags);
 
@@ -104,7 +101,6 @@ int find_address_v2(const char* name, void** function, int version, std::uint64_
   return result;
 }
 
-/// A function by its name in the library, and by its name for cuGetProcAddress.
 struct replaced_name {
   const char* symbol;
   const char* base;
@@ -160,7 +156,6 @@ void* replace(void* found, Matches matches) noexcept {
 }
 
 void replace_answer(const char* name, void** function, int version, std::uint64_t flags) {
-  // Before 3.2 sizes had 32 bits.
   if (name == nullptr || function == nullptr || *function == nullptr || version < 3020) return;
   if (is(name, "cuGetProcAddress")) {
     *function = replace_driver_function(

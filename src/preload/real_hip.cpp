@@ -62,7 +62,6 @@ void* own_free() noexcept { return reinterpret_cast<void*>(real_free.get()); }
 
 using namespace hipvmm::preload;
 
-// The linker makes the names.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 

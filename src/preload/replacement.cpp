@@ -23,7 +23,7 @@ namespace {
 // hipErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY
 constexpr int out_of_memory_code = 2;
 
-// Short, because others of the library need the thread.
+// Short, because other tasks of the library need the thread.
 constexpr std::chrono::milliseconds quiet_patience{5};
 constexpr unsigned most_doublings = 6;
 
@@ -32,8 +32,7 @@ void* never_allocated() noexcept {
   return &byte;
 }
 
-/// Over a budget the size is more than any device has, so that the program gets HIP's own code and
-/// last error.
+/// Over a budget: more than any device has, so that the program gets HIP's own code and last error.
 std::size_t asked_of_hip(passed why, std::size_t bytes) noexcept {
   constexpr std::size_t too_much = std::size_t{1} << 60;
   return why == passed::over_budget ? too_much : bytes;
@@ -43,8 +42,7 @@ std::uintptr_t number(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// Gives the thread a context, as CUDA's own function would: the pool may serve a request without a
-/// call of CUDA.
+/// As CUDA's own function would: the pool may serve a request without a call of CUDA.
 void bind_thread() noexcept {
   thread_local bool is_bound = false;
   if (is_bound) return;
@@ -134,7 +132,6 @@ void replacement::release_when_quiet(served_device& of) noexcept {
       of.memory.trim_to(0, std::chrono::steady_clock::now() + quiet_patience);
       chunk_cache::shared().trim(of.memory.device());
     } catch (const std::exception&) {
-      // It is tried again.
     }
     const mr::pool_usage now = of.memory.usage();
     // Otherwise work still uses memory, or a part of a chunk is in use.
@@ -165,7 +162,7 @@ int replacement::allocate(const real_calls& real, void** pointer, std::size_t by
       why = serve(pointer, bytes, device_ref::current(),
                   [bytes](pool& from) { return from.allocate_sync(in_pool(bytes)); });
     } catch (const std::exception&) {
-      why = passed::failed;  // no device: HIP reports it
+      why = passed::failed;
     }
   }
   if (why) return pass(*why, [&] { return real.allocate(pointer, asked_of_hip(*why, bytes)); });

@@ -31,7 +31,6 @@ namespace hipvmm::preload {
 class replacement {
  public:
   explicit replacement(settings chosen) : settings_{std::move(chosen)} {}
-  /// Only tests end one.
   ~replacement();
   replacement& operator=(replacement&&) = delete;
 
@@ -45,7 +44,6 @@ class replacement {
                     void* pointer) noexcept;
   int ipc_handle(const real_calls& real, void* handle, void* pointer) noexcept;
   void end_stream(stream_ref stream) noexcept;
-  /// Ends the pool of a device and forgets its allocations.
   void reset_device(std::optional<device_ref> device) noexcept;
 
   /// From now on requests pass to HIP: the program has a context of its own, possibly of another
@@ -66,7 +64,6 @@ class replacement {
   };
   using table = detail::address_table<allocation>;
   using pool = mr::vmm_pool_resource;
-  /// A device's pool.
   struct served_device {
     /// `has_threshold`: the pool releases idle memory as its options say.
     served_device(replacement& of, device_ref device, const mr::pool_options& options,
@@ -80,9 +77,8 @@ class replacement {
     // Never has work: memory freed in its order after a wait is reused without another wait.
     stream done;
     const bool has_threshold;
-    // Of the task.
-    std::uint64_t allocations = 0;  // when it ran last
-    unsigned tries = 0;             // since the program is quiet
+    std::uint64_t allocations = 0;  // at its last run
+    unsigned tries = 0;             // since the program became quiet
     /// Releases idle memory when the program is quiet. Last: it uses the rest.
     detail::background_task release;
   };
@@ -100,29 +96,25 @@ class replacement {
     std::atomic<bool> own_pool{false};
   };
 
-  /// Rounds up to the alignment of addresses: the blocks of a pool are so aligned if all its
-  /// requests are multiples of it.
+  /// Blocks of a pool are aligned if all its requests are multiples of the alignment.
   [[nodiscard]] static std::size_t in_pool(std::size_t bytes) noexcept {
     constexpr std::size_t alignment = 512;  // that of textures on NVIDIA, the most of all
     const std::size_t rounded = align_down(bytes + (alignment - 1), alignment);
-    return rounded < bytes ? bytes : rounded;  // more than any pool has
+    return rounded < bytes ? bytes : rounded;  // an overflow: no pool has as much
   }
   static void say(const char* what, const char* why) noexcept;
 
   [[nodiscard]] std::optional<passed> reason_to_pass(void** pointer,
                                                      std::size_t bytes) const noexcept;
-  /// Null for a device beyond most_devices.
   [[nodiscard]] device_pool* find_entry(int device) const noexcept;
   [[nodiscard]] served_device* find_device(int device) const noexcept;
   [[nodiscard]] bool has_own_pool(device_ref device) noexcept;
-  /// Null if no pool can be made. Throws: out_of_memory; std::out_of_range for a device beyond
-  /// most_devices.
+  /// Null if no pool can be made. Throws: out_of_memory; std::out_of_range beyond most_devices.
   [[nodiscard]] served_device* serve_device(device_ref device);
-  /// Returns the reason for a failure.
   template <typename Allocate>
   std::optional<passed> serve(void** pointer, std::size_t bytes, device_ref device,
                               Allocate from_pool) noexcept;
-  /// Calls the real function. If the device is full, it first releases idle memory of its pool.
+  /// Calls the real function, again if the device was full: after a release of idle memory.
   template <typename Call>
   int pass(passed why, Call call) noexcept;
   void release_idle() noexcept;
@@ -142,7 +134,7 @@ class replacement {
   table allocations_;
   mutable std::array<device_pool, most_devices> pools_{};
   std::mutex making_;
-  std::mutex noting_;  // the current pool, as HIP reports it
+  std::mutex noting_;
   // Shared while all pools are visited, so that none ends by a reset of its device. A call for one
   // device does not take it: HIP allows no call for a device beside its reset.
   mutable std::shared_mutex visiting_;

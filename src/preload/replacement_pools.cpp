@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The pools of the devices: how each is made, why it is not, and its end.
 #include "preload/replacement.hpp"
 
 #include <cstdio>
@@ -26,7 +25,7 @@
 namespace hipvmm::preload {
 namespace {
 
-// Stands for no value in HIPVMM_CONF; "unlimited" is another one.
+// In place of a value that HIPVMM_CONF does not have; "unlimited" is a value.
 constexpr std::size_t no_threshold = std::numeric_limits<std::size_t>::max() - 1;
 
 }  // namespace
@@ -58,7 +57,6 @@ void replacement::served_device::free(void* pointer, std::size_t bytes, bool wai
       memory.deallocate(done, pointer, in_pool(bytes));
       return;
     } catch (const std::exception&) {
-      // A capture forbids it, or HIP has ended.
     }
   }
   memory.deallocate_sync(pointer, in_pool(bytes));
@@ -92,7 +90,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
     mr::pool_options options = c::pool_settings(device, nullptr, std::move(unconfigured));
     const bool has_threshold = options.release_threshold != no_threshold;
     if (!has_threshold) options.release_threshold = mr::pool_options{}.release_threshold;
-    options.forgets_streams = true;  // end_stream()
+    options.forgets_streams = true;
     if (options.access.entries().empty()) options.access = all_reachable_peers(device);
     c::join_configured_budget(device, c::configured_budget(device));
     entry.made = std::make_unique<served_device>(*this, device, options, has_threshold).release();

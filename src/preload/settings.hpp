@@ -10,14 +10,13 @@
 namespace hipvmm::preload {
 
 struct settings {
-  std::size_t threshold = 0;                                   ///< smaller requests pass, in bytes
-  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< larger ones too
+  std::size_t threshold = 0;  ///< smaller requests pass, in bytes
+  std::size_t most = std::numeric_limits<std::size_t>::max();
   bool free_waits = true;
-  /// After so long without an allocation a program is quiet: its freed memory is released to the
-  /// device. Only tests set it.
+  /// Freed memory is released after so long without an allocation. Only tests set it.
   std::chrono::milliseconds quiet{1000};
   std::string statistics = {};  ///< a file or "stderr"; empty: none
-  std::string json = {};        ///< the same
+  std::string json = {};
 };
 
 /// The form of HIPVMM_PRELOAD, docs/guides/preload.md: "threshold=64KiB,statistics=stderr". Throws:

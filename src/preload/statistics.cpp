@@ -42,7 +42,6 @@ std::string row(const char* name, const std::string& value) {
   return line;
 }
 
-/// Adds a comma behind another value.
 std::string& next_in(std::string& json) {
   if (!json.empty() && json.back() != '{' && json.back() != '[') json += ',';
   return json;

@@ -11,11 +11,11 @@
 namespace hipvmm::preload {
 
 enum class passed : std::uint8_t {
-  argument,   ///< null or zero bytes
-  too_small,  ///< below the threshold
+  argument,  ///< null or zero bytes
+  too_small,
   too_large,
-  captured,       ///< the stream is being captured
-  out_of_memory,  ///< the pool had none left
+  captured,
+  out_of_memory,
   over_budget,    ///< HIP's memory would not count in the budget: HIP refuses it
   failed,         ///< the pool or HIP failed otherwise
   in_child,       ///< of fork()
@@ -26,7 +26,6 @@ enum class passed : std::uint8_t {
 };
 inline constexpr std::size_t passed_count = static_cast<std::size_t>(passed::no_allocation) + 1;
 
-/// Counts of one process. Thread-safe.
 class statistics {
  public:
   void count_allocation(std::size_t bytes, bool in_stream_order) noexcept;
@@ -55,7 +54,7 @@ class statistics {
     to.fetch_add(count, std::memory_order_relaxed);
   }
 
-  std::array<counter, 2> allocations_{};  // hipMalloc, hipMallocAsync
+  std::array<counter, 2> allocations_{};
   std::array<counter, 2> frees_{};
   counter allocated_bytes_{0};
   counter now_{0};
@@ -64,8 +63,7 @@ class statistics {
   counter refused_handles_{0};
 };
 
-/// Writes `text` to a file, with the process ID in place of %p, or to "stderr". A failure is one
-/// line on standard error.
+/// Writes to a file (%p is the process ID) or "stderr". A failure is one line on standard error.
 void write_to(const std::string& place, const std::string& text) noexcept;
 
 }  // namespace hipvmm::preload

@@ -8,10 +8,9 @@
 
 namespace hipvmm::tool {
 
-/// Budgets for people, some lines each, or a line that there are none.
 std::string budgets_text(const std::vector<budget_report>& budgets);
 
-/// The same as one JSON object and a line end; docs/guides/budgets.md lists its members.
+/// One JSON object and a line end; docs/guides/budgets.md lists its members.
 std::string budgets_json(const std::vector<budget_report>& budgets);
 
 }  // namespace hipvmm::tool

@@ -29,10 +29,9 @@ struct place {
   std::optional<int> descriptor;  ///< of this process, which the path stands for
 };
 
-/// The canonical folder of `path` with a slash, and its last name; without such a folder the path
-/// as it is.
+/// The canonical folder with a slash, and the name; without such a folder the path as it is.
 std::pair<std::string, std::string> split(const std::string& path) {
-  const std::size_t name = path.rfind('/') + 1;  // of npos: 0
+  const std::size_t name = path.rfind('/') + 1;
   const std::string folder = name == 0 ? "." : path.substr(0, name);
   const std::unique_ptr<char, void (*)(void*)> found{::realpath(folder.c_str(), nullptr),
                                                      std::free};
@@ -55,8 +54,7 @@ place follow(std::string path) {
   for (int i = 0; i < most_links; ++i) {
     const auto [folder, name] = split(path);
     path = folder + name;
-    // These links name files that a rename must not replace: a pipe, or the file of standard
-    // output.
+    // A rename must not replace a pipe, or the file of standard output, that these links name.
     if (folder == own_descriptors) return {path, number_in(name)};
     std::error_code error;
     const std::filesystem::path next = std::filesystem::read_symlink(path, error);
@@ -66,7 +64,6 @@ place follow(std::string path) {
   return {path, std::nullopt};
 }
 
-/// A new file beside `target`, removed unless it takes the name of `target`.
 class temporary_beside {
  public:
   explicit temporary_beside(const std::string& target) : target_{target} {
@@ -118,8 +115,7 @@ class temporary_beside {
   int descriptor_ = -1;
 };
 
-/// Returns whether `error` may concern the replacement of a file, not the file itself: its folder
-/// is read-only, it is another user's, or it is a mount of its own.
+/// Whether the cause may be the file's folder, owner or mount, and not the file itself.
 bool is_refusal_to_replace(int error) {
   return error == EACCES || error == EPERM || error == EROFS || error == EBUSY || error == EXDEV;
 }
@@ -187,7 +183,7 @@ bool output_file::replace(std::string_view text) const {
 namespace {
 
 struct identity {
-  std::string name;  ///< as messages name it
+  std::string name;
   std::optional<int> descriptor;
   std::optional<std::pair<dev_t, ino_t>> inode;  ///< of a regular file or a pipe
   bool is_regular = false;

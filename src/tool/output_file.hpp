@@ -37,8 +37,8 @@ struct named_file {
   std::string path;    ///< "-" is standard input or output
 };
 
-/// Returns a message if an output, or standard output, is by any name the same regular file or pipe
-/// as an input or another output; else an empty string. Opens nothing.
+/// Returns a message if an output is by any name the same regular file or pipe as an input or
+/// another output; else an empty string. Standard output counts as an output. Opens nothing.
 [[nodiscard]] std::string clash_of(const std::vector<named_file>& inputs,
                                    const std::vector<named_file>& outputs);
 

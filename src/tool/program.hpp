@@ -67,7 +67,6 @@ inline std::string size_in_bytes(const std::string& text) {
   return bytes;
 }
 
-/// Null without a file, or for standard output.
 inline std::unique_ptr<output_file> file_for_result(const std::string& path) {
   return path.empty() || path == "-" ? nullptr : std::make_unique<output_file>(path);
 }
@@ -79,7 +78,6 @@ inline void require_different(const std::vector<named_file>& inputs,
     throw CLI::ValidationError{clash};
 }
 
-/// nullopt if the text is not exactly one number.
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
   Number value{};
@@ -127,15 +125,14 @@ inline CLI::Option* add_result_option(CLI::App& app, const char* name, std::stri
       ->type_name("FILE");
 }
 
-/// If the reader has ended, as `head` does, this process ends as others do: by SIGPIPE, without a
-/// message.
+/// Without a reader this process ends as others do: by SIGPIPE, without a message.
 inline void write_to_standard_output(const std::string& text) {
   errno = 0;
   if (std::cout << printable(text, "\n\t") << std::flush) return;
   const int error = errno;
   if (error == EPIPE) {
     inherited.restore();
-    std::raise(SIGPIPE);  // returns if it is ignored
+    std::raise(SIGPIPE);
   }
   throw std::system_error{error, std::generic_category(),
                           "cannot write the result to standard output"};
@@ -198,10 +195,9 @@ inline std::string unknown_word(const CLI::App& app, const std::string& word) {
              : "there is no subcommand '" + word + "'; " + detail::name_advice(word, subcommands);
 }
 
-/// A message about the words that no option took, in their order, without words that may be the
-/// value of an unknown option.
+/// Without words that may be the value of an unknown option.
 inline std::string unknown_words(const CLI::App& app) {
-  if (app.get_prefix_command()) return {};  // they are another program's
+  if (app.get_prefix_command()) return {};
   std::string options;
   std::string words;
   std::vector<const CLI::App*> parsed{&app};
@@ -220,8 +216,7 @@ inline std::string unknown_words(const CLI::App& app) {
   return options.empty() ? words : options;
 }
 
-/// Parses the command line and runs `work`. A failure is one line on standard error, and one of the
-/// exit codes above.
+/// Parses, and runs `work`. A failure is one line on standard error and an exit code from above.
 template <typename Work>
 int run_program(CLI::App& app, int argc, char** argv, Work work,
                 needs_output output = needs_output::yes) {

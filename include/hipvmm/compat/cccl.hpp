@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Resources of hipvmm as those of NVIDIA's CCCL (cuda::mr) and the reverse, for files that have
-// CCCL's headers, or libhipcxx's on AMD. Both forms of its concepts are served: that since CCCL
-// 3.1, allocate(stream, bytes, alignment) and allocate_sync(), and the older allocate_async().
+// Needs CCCL's headers, or libhipcxx's on AMD. Both forms of its concepts are served: that since
+// CCCL 3.1, allocate(stream, bytes, alignment) and allocate_sync(), and the older allocate_async().
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 
@@ -68,7 +67,7 @@ constexpr mr::foreign_reach reach_of() {
 namespace mr {
 
 /// A resource of hipvmm that satisfies CCCL's concepts: cuda::mr::resource_with<Properties...>,
-/// before CCCL 3.1 async_resource_with. Made of cuda::mr::device_accessible or host_accessible, or
+/// before CCCL 3.1 async_resource_with. Properties: cuda::mr::device_accessible, host_accessible or
 /// both. Copies are handles of the same resource and equal.
 /// - Made of a pointer, it does not own the resource; made of a std::shared_ptr, it shares it.
 /// - Its thread rules, exceptions and alignments are the resource's.

@@ -10,11 +10,10 @@
 
 namespace hipvmm::mr {
 
-/// The users of the memory of a foreign_resource.
 enum class foreign_reach {
   device,           ///< kernels of the resource's device
   host_and_device,  ///< host code as well, as pinned or managed memory
-  host,             ///< host code only
+  host,
 };
 
 /// Base of resources whose memory is another library's. A derived class overrides the two functions

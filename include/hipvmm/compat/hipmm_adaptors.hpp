@@ -22,7 +22,6 @@
 #include <hipvmm/mr/adaptor/thread_safe_resource_adaptor.hpp>
 #include <hipvmm/mr/adaptor/tracking_resource_adaptor.hpp>
 
-// hipMM's adaptors, which are templates over their upstream; part of <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm::mr {
 
 template <typename Upstream>
@@ -39,7 +38,7 @@ aligned_resource_adaptor(Upstream*, Rest&&...) -> aligned_resource_adaptor<Upstr
 
 using hipvmm::mr::failure_callback_t;
 
-/// Calls the callback for failures of `ExceptionType` only, while the exception is being handled.
+/// Calls the callback for `ExceptionType` only. The callback may rethrow the exception.
 template <typename Upstream, typename ExceptionType = bad_alloc>
 class failure_callback_resource_adaptor final
     : public adaptor_of<hipvmm::mr::failure_callback_resource_adaptor> {

@@ -11,8 +11,7 @@
 #include <hipvmm/container/device_scalar.hpp>
 #include <hipvmm/container/device_uvector.hpp>
 
-// hipMM's containers: hipvmm's own, which return their streams and resources as hipMM's types; part
-// of <hipvmm/compat/hipmm.hpp>.
+// hipvmm's containers, which return their streams and resources as hipMM's types.
 namespace hipvmm::hipmm {
 
 template <typename Container>

@@ -10,11 +10,8 @@
 #include <hipvmm/runtime/stream.hpp>
 #include <hipvmm/runtime/stream_pool.hpp>
 
-// hipMM's devices, streams, alignments and debug log, implemented with those of hipvmm; part of
-// <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-/// Without a number it is the current device.
 class cuda_device_id : public device_ref {
  public:
   using value_type = int;
@@ -33,7 +30,6 @@ using cuda_set_device_raii = scoped_device;
 using hipvmm::available_device_memory;
 using hipvmm::percent_of_free_device_memory;
 
-/// Without a stream it is the legacy default stream.
 class cuda_stream_view : public stream_ref {
  public:
   using stream_ref::stream_ref;
@@ -100,7 +96,6 @@ using level_enum = log_level;
 using hipvmm::default_logger;
 using hipvmm::logger;
 
-/// hipMM's alignments in bytes: of device memory, and of host memory.
 inline constexpr std::size_t CUDA_ALLOCATION_ALIGNMENT = 256;
 inline constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT = alignof(std::max_align_t);
 
@@ -109,7 +104,7 @@ inline constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT = alignof(std::max_align
   return is_pow2(alignment);
 }
 using hipvmm::align_down;
-/// The smallest multiple of `alignment`, a power of two, from `value` on; wraps around at the end.
+/// Wraps around at the end. `alignment` is a power of two.
 [[nodiscard]] constexpr std::size_t align_up(std::size_t value, std::size_t alignment) noexcept {
   return align_down(value + alignment - 1, alignment);
 }

@@ -9,11 +9,9 @@
 
 #include <hipvmm/core/error.hpp>
 
-// hipMM's exceptions and the macros that throw them; part of <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-// Programs catch these classes instead of hipMM's: hipvmm throws classes derived from them.
-// Programs throw them too, except bad_alloc, which takes no text: they throw out_of_memory.
+// hipvmm throws these classes or derived ones. bad_alloc takes no text: throw out_of_memory.
 using logic_error = std::logic_error;
 using out_of_range = std::out_of_range;
 using bad_alloc = std::bad_alloc;
@@ -23,10 +21,9 @@ using cuda_error = hip_error;
 namespace detail {
 
 /// Throws hip_error unless `code`, a hipError_t, is success, and clears HIP's last error then.
-/// `call` names the call, a string with static storage.
+/// `call` has static storage.
 void require_success(int code, const char* call, const char* file, unsigned line);
-/// The same for a call that allocates `bytes` of the current device's memory: throws out_of_memory
-/// if HIP reports that.
+/// The same for a call that allocates `bytes`: throws out_of_memory if HIP reports that.
 void require_allocation(int code, const char* call, const char* file, unsigned line,
                         std::size_t bytes = 0);
 
@@ -52,7 +49,6 @@ template <typename Exception = logic_error>
 #define HIPVMM_HIPMM_THIRD(first, second, third, ...) third
 #define HIPVMM_HIPMM_FOURTH(first, second, third, fourth, ...) fourth
 
-/// Throws hip_error, hipMM's cuda_error, when a HIP call of the program fails.
 #define RMM_CUDA_TRY(...) \
   HIPVMM_HIPMM_THIRD(__VA_ARGS__, HIPVMM_HIPMM_TRY_AS, HIPVMM_HIPMM_TRY, )(__VA_ARGS__)
 #define HIPVMM_HIPMM_TRY(call) \
@@ -71,14 +67,13 @@ template <typename Exception = logic_error>
   ::hipvmm::hipmm::detail::require_allocation(static_cast<int>(call), #call, __FILE__, __LINE__, \
                                               bytes)
 
-/// Ends the program when a HIP call of it fails. Without asserts the call is still made.
+/// An assert that the call succeeds. Without asserts the call is still made.
 #ifdef NDEBUG
 #define RMM_ASSERT_CUDA_SUCCESS(call) static_cast<void>(call)
 #else
 #define RMM_ASSERT_CUDA_SUCCESS(call) assert(static_cast<int>(call) == 0)
 #endif
 
-/// Throws logic_error with `reason` unless the condition, its first argument, holds.
 #define RMM_EXPECTS(...)                                                            \
   HIPVMM_HIPMM_FOURTH(__VA_ARGS__, HIPVMM_HIPMM_EXPECTS_AS, HIPVMM_HIPMM_EXPECTS, ) \
   (__VA_ARGS__)

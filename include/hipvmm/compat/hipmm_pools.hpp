@@ -14,11 +14,9 @@
 #include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include <hipvmm/mr/resource/callback_resource.hpp>
 
-// hipMM's pools, which are templates over their upstream; part of <hipvmm/compat/hipmm.hpp>. Any
-// hipvmm resource can be an upstream too.
+// hipMM's pools, templates over their upstream, which may be any hipvmm resource.
 namespace hipvmm::hipmm::mr {
 
-/// A hipvmm resource over an upstream, which is given as a pointer, by reference or as a ref.
 template <typename Resource>
 class adaptor_of : public resource_of<Resource> {
  public:
@@ -41,7 +39,7 @@ template <typename Resource>
 inline constexpr bool is_resource_adaptor<
     Resource, std::void_t<decltype(std::declval<Resource>().get_upstream_resource())>> = true;
 
-/// Returns the limit of a pool; unlimited when none is given.
+/// Unlimited if none is given.
 /// Throws: std::invalid_argument when that is less than `initial_pool_size`.
 [[nodiscard]] std::size_t maximum_of_pool(std::size_t initial_pool_size,
                                           std::optional<std::size_t> maximum_pool_size);
@@ -61,8 +59,7 @@ class pool_memory_resource final : public adaptor_of<hipvmm::mr::arena_resource>
 template <typename Upstream, typename... Rest>
 pool_memory_resource(Upstream*, Rest&&...) -> pool_memory_resource<Upstream>;
 
-/// A vmm_pool_resource on its upstream's device. Differs from hipMM's: its memory does not come
-/// from the upstream; it maps memory of the device, remaps it as necessary, and releases it.
+/// Differs from hipMM's: it maps memory of the upstream's device, and takes none from the upstream.
 template <>
 class pool_memory_resource<cuda_memory_resource> final
     : public resource_of<hipvmm::mr::vmm_pool_resource> {

@@ -7,11 +7,9 @@
 #include <hipvmm/compat/hipmm_core.hpp>
 #include <hipvmm/mr/memory_resource.hpp>
 
-// hipMM's references to resources; part of <hipvmm/compat/hipmm.hpp>.
 namespace hipvmm::hipmm {
 
-/// A reference to a resource, which it does not own; converts to a pointer to a resource. Never
-/// empty. Differs from hipMM's, which are NVIDIA's:
+/// Refers to a resource; never empty. Differs from hipMM's:
 /// - it refers to hipvmm resources only;
 /// - one type serves for all: query the resource for its properties, as by is_host_accessible().
 class device_async_resource_ref {

@@ -17,13 +17,11 @@
 #include <hipvmm/mr/resource/pinned_host_resource.hpp>
 #include <hipvmm/mr/resource/system_resource.hpp>
 
-// hipMM's resources without an upstream, its base class and the default resource; part of
-// <hipvmm/compat/hipmm.hpp>. Nested in three namespaces, because programs write rmm::mr.
+// Nested in three namespaces, because programs write rmm::mr.
 namespace hipvmm::hipmm::mr {
 
-/// hipMM's base class, as a hipvmm resource: programs derive from it, override do_allocate() and
-/// do_deallocate(), and pass it as any other resource. Parameters are sizes first, then streams. As
-/// with hipMM, a reference converts to a pointer to a resource.
+/// hipMM's base class, as a hipvmm resource: programs override do_allocate() and do_deallocate().
+/// As with hipMM, a reference converts to a pointer to a resource.
 /// - allocate_sync() calls do_allocate() with the null stream, and waits for that stream.
 /// - deallocate_sync() waits for all devices, then calls do_deallocate() with the null stream. If
 ///   the wait fails, the memory stays allocated, and the error handler gets a report.
@@ -36,14 +34,13 @@ class device_memory_resource : public hipvmm::mr::memory_resource {
   // NOLINTNEXTLINE(google-explicit-constructor): our functions take hipMM's references
   operator memory_resource*() & noexcept { return this; }
 
-  /// Allocates `bytes` bytes at a multiple of 256. Stream, Throws: as memory_resource::allocate.
   void* allocate(std::size_t bytes, cuda_stream_view stream = {}) {
     return memory_resource::allocate(stream, bytes);
   }
   void deallocate(void* pointer, std::size_t bytes, cuda_stream_view stream = {}) noexcept {
     memory_resource::deallocate(stream, pointer, bytes);
   }
-  /// Allocates at a multiple of `alignment`, in the null stream. Throws: as above.
+  /// Allocates at a multiple of `alignment`, in the null stream. Throws: as the base's allocate().
   void* allocate(std::size_t bytes, std::size_t alignment) {
     return memory_resource::allocate(cuda_stream_legacy, bytes, alignment);
   }
@@ -93,7 +90,6 @@ class device_memory_resource : public hipvmm::mr::memory_resource {
   [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override;
 };
 
-/// A hipvmm resource with hipMM's interface: forwards all calls to it.
 class forwarding_resource : public device_memory_resource {
  protected:
   [[nodiscard]] virtual memory_resource& target() const noexcept = 0;
@@ -114,7 +110,6 @@ class forwarding_resource : public device_memory_resource {
   [[nodiscard]] bool do_is_host_accessible() const noexcept final;
 };
 
-/// A forwarding_resource that contains its target; wrapped() has the target's whole interface.
 template <typename Resource>
 class resource_of : public forwarding_resource {
  public:
@@ -134,7 +129,6 @@ class cuda_memory_resource final : public resource_of<hipvmm::mr::hip_resource> 
   cuda_memory_resource() : resource_of{std::in_place, device_ref::current()} {}
 };
 
-/// HIP allocates on the current device.
 class managed_memory_resource final : public resource_of<hipvmm::mr::managed_resource> {
  public:
   managed_memory_resource() : resource_of{std::in_place} {}
@@ -151,8 +145,7 @@ class sam_headroom_memory_resource final : public resource_of<hipvmm::mr::sam_he
       : resource_of{std::in_place, device_ref::current(), headroom} {}
 };
 
-/// A hip_async_resource of the current device. Differs from hipMM's: it allocates nothing initially
-/// unless requested; hipMM's allocates half of the free memory.
+/// Differs from hipMM's, which allocates half of the free memory: starts empty unless requested.
 class cuda_async_memory_resource final : public resource_of<hipvmm::mr::hip_async_resource> {
  public:
   enum class allocation_handle_type { none, posix_file_descriptor };
@@ -193,7 +186,7 @@ class host_resource_of final : public resource_of<Resource>, public hipvmm::mr::
   }
 
  private:
-  using hipvmm::mr::std_pmr_adaptor::get_upstream_resource;  // it has no upstream of another owner
+  using hipvmm::mr::std_pmr_adaptor::get_upstream_resource;
 };
 using new_delete_resource = host_resource_of<hipvmm::mr::new_delete_resource>;
 using pinned_memory_resource = host_resource_of<hipvmm::mr::pinned_host_resource>;
@@ -206,8 +199,7 @@ class pinned_host_memory_resource final : public resource_of<hipvmm::mr::pinned_
 /// As the functions of hipvmm::mr.
 /// - A resource without hipMM's interface, such as the initial one, is returned as a wrapper that
 ///   forwards to it and lives as long as the process.
-/// - A resource set by these functions may end before another one is set: it is returned, but not
-///   dereferenced.
+/// - A resource set by these functions may end while it is set: it is returned, not dereferenced.
 [[nodiscard]] device_memory_resource* get_per_device_resource(cuda_device_id device);
 device_memory_resource* set_per_device_resource(cuda_device_id device,
                                                 hipvmm::mr::memory_resource* resource);

@@ -4,7 +4,6 @@
 #include <hipvmm/compat/hipmm.hpp>
 #include <hipvmm/compat/thrust.hpp>
 
-// hipMM's names for use with Thrust; for files that include Thrust.
 namespace hipvmm::hipmm {
 
 using hipvmm::device_vector;

@@ -11,12 +11,11 @@ namespace hipvmm {
 
 /// Returns snapshots and events as JSON in the form of PyTorch's torch.cuda.memory._snapshot(),
 /// which pytorch.org/memory_viz shows after json.load and pickle.dump. Throws: std::bad_alloc.
-/// - Only events of these pools up to their snapshots, and of the mappings in them, are used. They
-///   supply the requested sizes.
+/// - Of `events` only those of these pools and their mappings, up to their snapshots, are used.
+///   Requested sizes come from them.
 /// - Pre: `events` are in the order of time, and no other thread used the pools while the snapshots
 ///   were taken and the events read: the viewer goes back from the snapshot event by event.
-/// - Slabs of hipMalloc have no map events: events of their memory are left out unless a snapshot
-///   has it.
+/// - Events of slabs of hipMalloc are left out unless a snapshot has the slab.
 [[nodiscard]] std::string memory_viz_json(const std::vector<mr::pool_snapshot>& pools,
                                           const std::vector<memory_event>& events = {});
 

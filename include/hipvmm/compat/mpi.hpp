@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Ranks of MPI as a communicator of hipvmm. Needs MPI 3.0 or newer: Open MPI, MPICH and their like.
+// Needs MPI 3.0 or newer.
 #include <mpi.h>
 
 #include <algorithm>
@@ -43,12 +43,10 @@ struct mpi_options : communicator_options {
   std::size_t staging_bytes = 4 * MiB;
 };
 
-/// The ranks of a duplicate of an MPI communicator.
 /// - Messages between each two ranks, nonblocking and polled; their errors are returned. The limit
 ///   begins anew with each message that arrives. From 64 ranks on, all_gather(), and all_to_all()
-///   of small pieces, take as many rounds as P has bits instead of P - 1 messages.
-/// - transfer() returns when all data has arrived, or is on its way from pinned memory to the
-///   device.
+///   of small pieces, take log2 P rounds, rounded up, instead of P - 1 messages for P ranks.
+/// - transfer() returns when all data has arrived, or is on its way from pinned memory.
 /// - A rank that calls another function or passes other sizes is found by its messages, or by the
 ///   limit. Each rank_error ends the use of the communicator; make another one.
 /// - If an exception ends a rank's communicator, the other ranks see it as lost at once.
@@ -57,8 +55,7 @@ struct mpi_options : communicator_options {
 /// - After rank_error of a transfer that is not staged, MPI may still use the memory of its pieces:
 ///   keep it until MPI_Finalize or the end of the process.
 /// - Calls from another thread than that of MPI_Init need MPI_THREAD_SERIALIZED.
-/// - After MPI_Finalize, and in a child of fork(), each call throws rank_error of lost; the object
-///   may end then.
+/// - After MPI_Finalize, and in a child of fork(), calls throw rank_error of lost; it may end then.
 class mpi_communicator final : public communicator {
  public:
   /// Collective. Throws: std::invalid_argument if MPI is not initialized or already finalized,
@@ -135,7 +132,6 @@ class mpi_communicator final : public communicator {
   }
 
  private:
-  /// A pinned buffer and its user: a copy in a stream, or a message.
   struct staging_buffer {
     pinned_array<std::byte> memory;
     event copied;
@@ -144,11 +140,10 @@ class mpi_communicator final : public communicator {
     void* target = nullptr;
   };
   struct lane {
-    std::vector<std::pair<int, std::pair<std::byte*, std::size_t>>> left;  // the next one is last
+    std::vector<std::pair<int, std::pair<std::byte*, std::size_t>>> left;
     std::deque<staging_buffer*> busy;
   };
 
-  /// Reports a failure of this rank, because the other ranks wait for its messages.
   template <typename Action>
   void guarded(Action action) {
     try {
@@ -271,7 +266,6 @@ class mpi_communicator final : public communicator {
   bool advance_sends(lane& sent, std::vector<staging_buffer*>& free, stream_ref stream) {
     bool any = false;
     for (staging_buffer* each : sent.busy) {
-      // In order: messages of a pair of ranks arrive as they were sent.
       if (!each->is_copying) continue;
       if (!each->copied.is_done()) break;
       each->message = link_.send(each->message.rank, each->memory.data(), each->message.bytes);

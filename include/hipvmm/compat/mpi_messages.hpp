@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The messages of compat/mpi.hpp, and whether MPI takes device memory.
 #include <mpi.h>
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -72,9 +71,8 @@ inline void require_ranks(const char* who, MPI_Comm ranks) {
 
 class mpi_lifetime {
  public:
-  /// Returns why MPI must not be called for the object; nullptr if it may. MPI ends a process that
-  /// calls it after MPI_Finalize, and a child of fork() shares the memory by which its parent
-  /// communicates.
+  /// The reason against a call of MPI, or nullptr. MPI ends a process that calls it after
+  /// MPI_Finalize, and a child of fork() shares the memory by which its parent communicates.
   [[nodiscard]] const char* end() const noexcept {
     if (::getpid() != made_in_)
       return "this is a child of fork(), and must not call MPI; use it in the parent";
@@ -96,14 +94,12 @@ struct mpi_message {
 
 enum class mpi_function { all_gather, all_to_all, transfer };
 
-/// A duplicate of an MPI communicator, whose errors are returned, and the messages of one call at a
-/// time, nonblocking and polled.
-/// - A message's tag has the number of the call and its function, so that a rank that calls another
-///   function is found.
+/// The messages of one call at a time, nonblocking and polled, on a duplicate of the communicator.
+/// - A message's tag has the call's number and function, which finds a rank that calls another one.
 /// - A rank that fails sends a note to all others, which then fail too.
-/// - In rounds a rank may wait for one that waits for another. After half of the limit it asks the
-///   first for the rank that it waits for, then asks that one, and so on. A rank that does not
-///   answer is late. The chain ends, because a rank waits only for ranks in earlier rounds.
+/// - In rounds a rank may wait for one that waits for another. After half of the limit it asks
+///   along this chain; the first rank that does not answer is late. The chain ends, because a rank
+///   waits only for ranks in earlier rounds.
 class mpi_link {
  public:
   /// Collective. Throws: rank_error.
@@ -119,10 +115,10 @@ class mpi_link {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] std::chrono::milliseconds limit() const noexcept { return limit_; }
-  /// Most bytes of one message; MPI counts them by an int.
+  /// MPI counts them by an int.
   std::size_t piece_bytes = GiB;
 
-  /// A call begins. Throws: the rank_error of an earlier one; rank_error of lost if MPI has ended.
+  /// Throws: the rank_error of an earlier one; rank_error of lost if MPI has ended.
   void begin(mpi_function which) {
     if (const char* const end = lifetime_.end(); end != nullptr)
       failure_.remember({rank_failure::lost, rank_, std::string{name_of(which)} + ": " + end});
@@ -132,14 +128,12 @@ class mpi_link {
     tag_ = sequence_ * functions + static_cast<int>(which);
   }
 
-  /// This rank cannot do its part: it and the others throw rank_error from then on.
   void give_up(const std::string& reason) {
     note_failure({rank_failure::lost, rank_,
                   std::string{name_of(function_)} + ": " + name_ranks({rank_}) +
                       " could not do its part: " + reason});
   }
 
-  /// This rank makes no further call: calls of the others throw rank_error from then on.
   void leave() noexcept {
     if (lifetime_.end() != nullptr) return;
     try {
@@ -147,7 +141,7 @@ class mpi_link {
                     name_ranks({rank_}) + " has ended its communicator, by an exception; the ranks "
                                           "that are left need one of their own"});
     } catch (const std::bad_alloc&) {
-      return;  // they wait for the limit
+      return;
     }
   }
 
@@ -163,7 +157,6 @@ class mpi_link {
             "MPI_Isend");
     return result;
   }
-  /// Posts pieces of at most piece_bytes, or one empty message for 0 bytes.
   void post(std::vector<mpi_message>& messages, int rank, std::byte* data, std::size_t bytes,
             bool is_received) {
     std::size_t begin = 0;
@@ -203,11 +196,9 @@ class mpi_link {
   }
 
   void wait_for(std::vector<mpi_message>& messages) { wait_for(messages, false); }
-  /// The ranks of the messages may wait for others.
   void wait_in_round(std::vector<mpi_message>& messages) { wait_for(messages, true); }
 
-  /// If nothing has arrived for a while: throws if a rank has failed or called another function, or
-  /// the limit is over.
+  /// Throws if a rank has failed or called another function, or the limit is over.
   void check_late(const std::vector<const mpi_message*>& pending, const rank_wait& wait,
                   bool is_in_round = false) {
     check_notes();
@@ -250,14 +241,14 @@ class mpi_link {
   struct failure_note {
     int reason = 0;
     int rank = 0;
-    std::array<char, 500> text{};  // short enough to be on its way without an answer
+    std::array<char, 500> text{};  // short: MPI sends it without waiting for the receiver
   };
 
   void wait_for(std::vector<mpi_message>& messages, bool is_in_round) {
     rank_wait wait{limit_};
     suspect_ = -1;
     for (int idle = 0; !messages.empty();) {
-      // Completed messages stay in place until all were asked, which may throw.
+      // Erased only after all were asked, because is_done() may throw.
       bool any = false;
       for (mpi_message& each : messages) any = is_done(each) || any;
       if (any) {
@@ -279,8 +270,7 @@ class mpi_link {
       wait.pause();
     }
   }
-  /// A question has the tag of the call. The answer has the tag of the responder's call, and the
-  /// rank that it waits for, or -1.
+  /// A question has the asker's tag; an answer the responder's, and the rank it waits for, or -1.
   struct whereabouts {
     int tag = 0;
     int awaited = -1;
@@ -304,7 +294,7 @@ class mpi_link {
     require(MPI_Recv(&what, sizeof(what), MPI_BYTE, from, tag, ranks_, &status), "MPI_Recv");
     return true;
   }
-  /// Answers questions, and follows the answers to the rank for which all wait.
+  /// Answers questions, and follows answers along the chain to the rank that is late.
   void look_for_late(int awaited, bool asks) {
     int from = 0;
     whereabouts what;
@@ -312,7 +302,6 @@ class mpi_link {
     while (hear(answer_tag, from, what)) {
       if (from != suspect_) continue;
       require_same_function(from, what.tag);
-      // A rank in an earlier call is late itself.
       if (what.tag == tag_) suspect_ = what.awaited < 0 || !asks ? -1 : ask(what.awaited);
     }
     if (asks && suspect_ < 0) suspect_ = ask(awaited);
@@ -321,7 +310,6 @@ class mpi_link {
     tell(rank, question_tag, {tag_, -1});
     return rank;
   }
-  /// Throws if a rank is in the same call by number, but in another function.
   void require_same_function(int rank, int tag) {
     if (tag != tag_ && tag / functions == sequence_)
       refuse(rank, std::string{"called "} + name_of(static_cast<mpi_function>(tag % functions)) +
@@ -364,7 +352,6 @@ class mpi_link {
     note_failure(error);
     throw rank_error{error};
   }
-  /// Throws if a rank has failed, in this call or in one before.
   void check_notes() {
     int found = 0;
     MPI_Status status;
@@ -411,7 +398,7 @@ class mpi_link {
   int tag_ = 0;
   mpi_function function_ = mpi_function::all_gather;
   last_failure failure_;
-  int suspect_ = -1;  // the rank whose answer is awaited
+  int suspect_ = -1;
   std::list<std::pair<whereabouts, MPI_Request>> told_;
 };
 

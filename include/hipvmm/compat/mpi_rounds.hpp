@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// The host collectives of compat/mpi.hpp: a message to each rank, or rounds of one message each.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -18,10 +17,9 @@ namespace hipvmm::detail {
 /// From so many ranks on, collectives go in rounds. Equal on all ranks; tests lower it.
 inline std::atomic<int> mpi_rounds_from{64};
 
-/// One all_gather() or all_to_all() on one rank. The number of its messages is P - 1 each way, or,
-/// in rounds, the logarithm of P to base 2, rounded up: in round k = 1, 2, 4, ... each rank r sends
-/// its pieces to r + k, and receives from r - k (Bruck's algorithms). A late rank holds up the
-/// others through those between, see mpi_link.
+/// One all_gather() or all_to_all() on one rank. It has P - 1 messages each way or, in rounds, log2
+/// P, rounded up: in round k = 1, 2, 4, ... each rank r sends its pieces to r + k, and receives
+/// from r - k (Bruck's algorithms). A late rank holds up others through those between: mpi_link.
 class mpi_collective {
  public:
   mpi_collective(mpi_link& link, std::size_t bytes)
@@ -42,7 +40,6 @@ class mpi_collective {
     for (std::size_t j = 0; j < count_; ++j) get(j, all, before(j));
   }
   void all_to_all(const void* mine, void* theirs) {
-    // Rounds send each piece several times.
     constexpr std::size_t most = 1024;
     if (!has_many_ranks() || bytes_ > most) return directly(mine, bytes_, theirs);
     // Piece j is for rank r + j, and goes there by the bits of j; then it is from rank r - j.
@@ -65,7 +62,7 @@ class mpi_collective {
   [[nodiscard]] bool has_many_ranks() const { return link_.size() >= mpi_rounds_from; }
   [[nodiscard]] std::size_t before(std::size_t j) const { return (own_ + count_ - j) % count_; }
 
-  // Messages may outlive a failure, and use memory of their own therefore.
+  // Messages may outlive a failure, so they use memory of their own.
   void reserve(std::size_t pieces) { memory_.resize(add_bytes(bytes_for(pieces, bytes_), 1)); }
   [[nodiscard]] std::byte* at(std::size_t index) { return memory_.data() + index * bytes_; }
   void copy(void* to, const void* from) const {
@@ -103,14 +100,12 @@ class mpi_collective {
     link_.wait_in_round(messages_);
   }
 
-  /// Piece r of `mine`, which begins at r * stride, to rank r.
   void directly(const void* mine, std::size_t stride, void* theirs) {
     const std::size_t sent = stride == 0 ? 1 : count_;
     reserve(add_bytes(sent, count_));
     std::byte* const from = at(sent);
     if (bytes_ != 0) std::memcpy(at(0), mine, sent * bytes_);
     with_messages([&] {
-      // Each rank begins with another one.
       for (std::size_t k = 1; k < count_; ++k)
         link_.post(messages_, static_cast<int>(before(k)), from + before(k) * bytes_, bytes_, true);
       for (std::size_t k = 1; k < count_; ++k) {

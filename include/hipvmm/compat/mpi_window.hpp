@@ -24,8 +24,8 @@
 namespace hipvmm {
 
 enum class mpi_device_windows {
-  ask,      ///< as MPI says: MPIX_Query_cuda_support, MPIX_Query_rocm_support
-  assumed,  ///< yes, for any answer of MPI; if it does not take them, it ends the process
+  ask,      ///< as MPIX_Query_cuda_support or MPIX_Query_rocm_support says
+  assumed,  ///< without asking: an MPI that does not take them ends the process
 };
 
 /// A registrar that attaches each chunk to a dynamic window (MPI_Win_create_dynamic) while it is
@@ -163,7 +163,7 @@ class mpi_window final : public library_registrar {
   /// Throws: the exception of `action`; else rank_error of remote, with the first rank that failed.
   template <typename Action>
   static void attempt(MPI_Comm ranks, const char* what, Action action) {
-    std::array<char, 400> reason{};  // ends with a zero
+    std::array<char, 400> reason{};
     std::exception_ptr caught;
     try {
       action();
@@ -236,7 +236,6 @@ class mpi_window final : public library_registrar {
 
   void enter(const mapped_memory& memory) override {
     require_mpi("mpi_window: memory was to be attached");
-    // `memory` is counted already.
     if (known().size() > most_)
       throw std::runtime_error{"mpi_window: " + std::to_string(most_) +
                                " chunks are attached, and this MPI attaches no more: raise "

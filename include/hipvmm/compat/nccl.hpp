@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Ranks of NCCL or RCCL as a communicator of hipvmm, one source for both. NCCL 2.7 or newer.
+// NCCL 2.7 or newer, or RCCL.
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +32,7 @@
 namespace hipvmm {
 namespace detail {
 
-/// A stream as NCCL's functions take it, cudaStream_t, or RCCL's, hipStream_t.
+/// The stream as cudaStream_t for NCCL, as hipStream_t for RCCL.
 struct nccl_stream {
   stream_ref stream;
   template <typename T>
@@ -57,8 +57,7 @@ struct nccl_options : communicator_options {
 ///   because CUDA's hipFree and hipHostFree wait with a lock that a launch needs.
 /// - The limit holds for all calls if the ncclComm_t is nonblocking (ncclConfig_t::blocking = 0,
 ///   NCCL 2.14). A blocking one may wait inside NCCL, which connects ranks at their first transfer.
-/// - NCCL reports neither a late rank nor ranks that call different functions: both end by the
-///   limit, with rank() of -1.
+/// - NCCL reports neither late ranks nor different functions: both end by the limit, rank() is -1.
 /// - After rank_error, call ncclCommAbort, which ends the work that waits in streams. The object's
 ///   own memory is then kept until the process ends.
 class nccl_communicator final : public communicator {
@@ -85,8 +84,7 @@ class nccl_communicator final : public communicator {
       stream_.emplace(device_);
       done_.emplace(device_);
       reserve_agreement();
-      // Enough for the counts of exchange() and for the reason of a failure; longer messages go in
-      // pieces of 32 KiB and more for each rank.
+      // Enough for the counts of exchange() or a failure's reason; longer messages go in pieces.
       const std::size_t bytes = bytes_for(count(), 64 * KiB);
       on_device_ = device_allocation{device_, bytes};
       on_host_ = pinned_array<std::byte>(bytes);
@@ -164,8 +162,7 @@ class nccl_communicator final : public communicator {
     });
   }
 
-  /// Waits until all work submitted to `stream` has finished, as stream_ref::synchronize, but at
-  /// most for the limit, and polls NCCL for errors. Not collective.
+  /// Not collective. Waits for the work now in `stream`, up to the limit, and polls NCCL's errors.
   /// Throws: rank_error; hip_error.
   void wait(stream_ref stream) {
     begin("wait()");
@@ -195,7 +192,6 @@ class nccl_communicator final : public communicator {
     failure_.remember(error);
     throw rank_error{error};
   }
-  /// Keeps a failure for later calls: a call that fails in part leaves the ranks out of step.
   template <typename Action>
   void guarded(Action action) {
     try {
@@ -293,10 +289,8 @@ class nccl_communicator final : public communicator {
     held = {};
     require(result, "ncclAllGather");
   }
-  /// Copies `sent` blocks of `bytes` bytes from `mine` to the device, lets `move` exchange them
-  /// there, and copies a block of every rank to `theirs`. Long blocks go in pieces, because the
-  /// buffers never grow: to free old ones, CUDA waits for devices with a lock that a launch needs,
-  /// and a device may already wait for this rank.
+  /// Copies `sent` blocks to the device, has `move` exchange them, and copies all ranks' to
+  /// `theirs`. The buffers never grow, because CUDA's free waits with a lock that launches need.
   template <typename Move>
   void collect(const void* mine, std::size_t sent, void* theirs, std::size_t bytes, Move move) {
     guarded([&] {
@@ -315,12 +309,10 @@ class nccl_communicator final : public communicator {
       }
     });
   }
-  /// Copies the bytes of on_host_ to the device, and waits for no rank.
   void put(std::size_t bytes) {
     const scoped_device scope{device_};
     copy_async(*stream_, on_device_.get(), on_host_.data(), bytes);
   }
-  /// Exchanges the bytes of put(), and returns those received, in on_host_.
   template <typename Move>
   const std::byte* get(std::size_t sent, std::size_t received, Move move) {
     const scoped_device scope{device_};
@@ -332,8 +324,7 @@ class nccl_communicator final : public communicator {
     wait_until([&] { return done_->is_done(); });
     return on_host_.data() + at;
   }
-  /// For a rank that cannot make its communicator while the others wait for it. Needs as little
-  /// memory as possible.
+  /// The other ranks wait for this one, which cannot make its communicator. Needs little memory.
   void decline() noexcept {
     device_allocation memory;
     try {
@@ -348,11 +339,10 @@ class nccl_communicator final : public communicator {
       gather(memory.get(), static_cast<std::byte*>(memory.get()) + at, sizeof(own), used);
       wait_until([&] { return used.is_done(); });
     } catch (...) {
-      // The others wait for the limit. NCCL may still use the memory.
+      // The others wait up to the limit. NCCL may still use the memory.
       static_cast<void>(memory.release());
     }
   }
-  /// After a failure a wait for the stream might not end.
   void keep_memory() noexcept {
     if (!failure_.happened()) return;
     if (stream_) static_cast<void>(stream_->release());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// NCCL's header or RCCL's. If the compiler finds <nccl.h> too, include <rccl/rccl.h> before to
-// choose RCCL.
+// NCCL's header or RCCL's. Include <rccl/rccl.h> before to choose RCCL if both exist.
 #if !defined(NCCL_MAJOR)
 #if __has_include(<nccl.h>)
 #include <nccl.h>
@@ -18,7 +17,6 @@ namespace hipvmm::detail {
 /// ncclInProgress, which older headers do not have.
 constexpr auto nccl_in_progress = static_cast<ncclResult_t>(7);
 
-/// "2.27.3" for the number that ncclGetVersion reports.
 inline std::string nccl_version_text(int code) {
   const int scale = code < 10000 ? 10 : 100;  // up to 2.8 the minor has one digit
   const int major = code / (scale * 100);

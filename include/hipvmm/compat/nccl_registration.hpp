@@ -24,7 +24,6 @@
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 
-// The functions that the header of this build declares.
 #define HIPVMM_NCCL_DECLARES_REGISTER (NCCL_MAJOR * 100 + NCCL_MINOR >= 219)
 #define HIPVMM_NCCL_DECLARES_WINDOWS (NCCL_MAJOR * 100 + NCCL_MINOR >= 227)
 
@@ -102,9 +101,8 @@ class nccl_registration final : public library_registrar {
 
   /// Registers [address, address + bytes), which may span chunks, as one buffer of `ranks`, until
   /// the first of its chunks is unmapped or the communicator removed.
-  /// Throws: std::out_of_range if not all of it is mapped; std::invalid_argument if the
-  /// communicator was not added, or for 0 bytes; rank_error of timeout; std::runtime_error with
-  /// NCCL's text.
+  /// Throws: std::out_of_range unless all of it is mapped; std::invalid_argument for 0 bytes or a
+  /// communicator that was not added; rank_error of timeout; std::runtime_error with NCCL's text.
   void register_range(ncclComm_t ranks, void* address, std::size_t bytes) {
     const std::lock_guard held{mutex()};
     register_with(require_mapped(ranks, address, bytes), address, bytes);
@@ -117,8 +115,7 @@ class nccl_registration final : public library_registrar {
   /// Pre: the caller does not hold lock(), and is in no ncclGroupStart(). Ranks that are threads of
   /// one process have an nccl_registration each, because lock() is held until all ranks have come,
   /// even with a nonblocking communicator.
-  /// Throws: as register_range(); unsupported if NCCL is older than 2.27 at run time, or offers no
-  /// windows on this machine.
+  /// Throws: as register_range(); unsupported if NCCL is older than 2.27, or has no windows here.
   ncclWindow_t register_window(ncclComm_t ranks, void* address, std::size_t bytes, int flags = 0) {
     require_version("nccl_registration::register_window", "ncclCommWindowRegister", 22700, true);
     const std::lock_guard held{mutex()};
@@ -139,7 +136,7 @@ class nccl_registration final : public library_registrar {
 #endif
 
   [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock{mutex()}; }
-  /// Registrations of all communicators now: of chunks, ranges and windows.
+  /// Of chunks, ranges and windows, with all communicators.
   [[nodiscard]] std::size_t count() const {
     const std::lock_guard held{mutex()};
     return entries_.size();
@@ -229,7 +226,6 @@ class nccl_registration final : public library_registrar {
     return rank_of(ranks);
   }
 
-  /// Adds an entry for the registration that `call` makes, and returns NCCL's handle of it.
   template <typename Call>
   void* make(rank& with, const char* name, void* address, std::size_t bytes, bool is_window,
              Call call) {
@@ -259,9 +255,8 @@ class nccl_registration final : public library_registrar {
     if (memory.device.ordinal() == with.device && !memory.location.is_host())
       register_with(with, memory.address, memory.bytes);
   }
-  /// A call that NCCL refused or has not ended.
   struct refusal {
-    const char* call = nullptr;  // null: nothing
+    const char* call = nullptr;
     ncclResult_t result = ncclSuccess;
     const char* unended = nullptr;
     std::chrono::milliseconds limit{0};
@@ -270,7 +265,6 @@ class nccl_registration final : public library_registrar {
              ": the memory is unmapped all the same, and NCCL may still hold it";
     }
   };
-  /// Ends the registrations that `matches`, the newest first, and returns the first refusal.
   template <typename Predicate>
   refusal end(Predicate matches) noexcept {
     refusal first;

@@ -27,7 +27,6 @@ struct registered_bytes {
 [[nodiscard]] std::vector<registered_bytes> cut_by_chunk(
     const std::vector<registered_bytes>& chunks, std::uint64_t address, std::size_t bytes);
 
-/// Base of mpi_window, ucx_registration and nccl_registration: the present mappings, under a lock.
 class library_registrar : public memory_registrar {
  public:
   void add(const mapped_memory& memory) final;
@@ -39,13 +38,11 @@ class library_registrar : public memory_registrar {
 
  protected:
   library_registrar() = default;
-  /// Held while the functions below run.
   [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
-  /// By address. Under mutex().
+  /// By address. Under mutex(), which is held while enter() and leave() run.
   [[nodiscard]] const std::map<void*, mapped_memory>& known() const noexcept { return known_; }
-  /// Pre: `takes_device_memory` says whether the library registers memory of the device. Throws:
-  /// unsupported, with `who` and the advice `remedy`, if it does not and that memory is not host
-  /// memory, as only the host provider's is.
+  /// Throws: unsupported, with `who` and the advice `remedy`, if the library takes no memory of the
+  /// device, unless that is host memory, as only the host provider's is.
   static void require_reach(const char* who, device_ref device, bool takes_device_memory,
                             const std::string& remedy);
   /// Throws: unsupported if `options` allow export of chunks neither as posix_fd nor as fabric.

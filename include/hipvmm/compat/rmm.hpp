@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Resources of hipvmm as those of RMM or hipMM and the reverse, for programs that keep RMM. (In
-// place of RMM: <hipvmm/compat/hipmm.hpp>.) Needs RMM's headers, 24.04 or newer, or hipMM's. Two
-// forms: RMM up to 26.04 and hipMM have the base class rmm::mr::device_memory_resource; RMM 26.06
-// and newer have CCCL's concepts instead.
+// For programs that keep RMM; to replace it, include <hipvmm/compat/hipmm.hpp>. Needs RMM 24.04 or
+// newer, or hipMM. RMM up to 26.04 and hipMM have the base class device_memory_resource; newer ones
+// CCCL's concepts instead.
 #include <rmm/resource_ref.hpp>
 
 #if __has_include(<rmm/mr/device_memory_resource.hpp>)
@@ -44,7 +43,7 @@ void* with_rmm_errors(Allocate allocate) {
   try {
     return allocate();
   } catch (const rmm::bad_alloc&) {
-    throw;  // of a resource of RMM's upstream
+    throw;  // RMM's own, of an upstream
   } catch (const out_of_memory& error) {
     throw rmm::out_of_memory{error.what()};
   } catch (const std::exception& error) {
@@ -93,8 +92,7 @@ static_assert(!std::is_base_of_v<memory_resource, rmm::mr::device_memory_resourc
               "these headers <rmm/...> are hipvmm's own (HIPVMM_RMM), whose resources need no "
               "adaptor; to use RMM's, put its include folder first");
 
-/// A resource of hipvmm as an rmm::mr::device_memory_resource, for RMM's containers and adaptors
-/// and rmm::mr::set_current_device_resource().
+/// For RMM's containers and adaptors and rmm::mr::set_current_device_resource().
 /// - Made of a pointer, it does not own the resource; made of a std::shared_ptr, it shares it.
 /// - Memory is at a multiple of 256, as RMM requires.
 /// - Throws: rmm::out_of_memory in place of out_of_memory, rmm::bad_alloc in place of any other.
@@ -128,7 +126,7 @@ class rmm_resource final : public rmm::mr::device_memory_resource {
   rmm_resource_with<cuda::mr::device_accessible> resource_;
 };
 #else
-/// A resource of hipvmm as one of RMM's: satisfies cuda::mr::resource_with<device_accessible>.
+/// Satisfies cuda::mr::resource_with<device_accessible>.
 using rmm_resource = rmm_resource_with<cuda::mr::device_accessible>;
 #endif
 
@@ -136,8 +134,7 @@ using rmm_resource = rmm_resource_with<cuda::mr::device_accessible>;
 /// - Made of a pointer, it refers to the resource, which must outlive it.
 /// - Made of a resource by value, it has a copy. Since RMM 26.06 copies share their state; a copied
 ///   rmm::device_async_resource_ref refers to the same resource.
-/// - Calls are made with `device` current. RMM requires the one that was current when its resource
-///   was made.
+/// - Calls are made with `device` current. RMM requires the one of its resource's construction.
 /// Throws: out_of_memory in place of rmm::out_of_memory; unsupported for an alignment above 256;
 /// other exceptions of RMM unchanged, such as rmm::bad_alloc, which is a std::bad_alloc.
 template <typename Resource>

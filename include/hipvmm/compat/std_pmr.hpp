@@ -8,8 +8,7 @@
 
 namespace hipvmm::mr {
 
-/// Adapts a resource with host-accessible memory to std::pmr::memory_resource, for containers of
-/// the standard library.
+/// Adapts a resource with host-accessible memory to std::pmr::memory_resource.
 /// - It allocates by allocate_sync() and deallocates by deallocate_sync(), so a container that
 ///   deallocates while devices use the memory waits as the upstream does.
 /// - It does not own the upstream, which must outlive it. It is as thread-safe as the upstream.
@@ -29,13 +28,11 @@ class std_pmr_adaptor : public std::pmr::memory_resource {
   mr::memory_resource* upstream_;
 };
 
-/// Adapts a std::pmr::memory_resource to a resource of host memory that kernels may not use, as a
-/// monotonic buffer or a pool of the standard library for an arena_resource.
-/// - It does not own the upstream, which must outlive it and be thread-safe if several threads use
-///   this.
+/// Adapts a std::pmr::memory_resource to a resource of host memory that kernels may not use.
+/// - The upstream is not owned. It must outlive this, and be thread-safe if several threads use it.
 /// - It waits before it deallocates as new_delete_resource does. If the wait fails or the upstream
 ///   throws, the memory stays allocated, and the error handler gets a report.
-/// - Throws the exceptions of the upstream, mostly std::bad_alloc.
+/// - Throws the exceptions of the upstream.
 class from_std_pmr_resource final : public memory_resource {
  public:
   /// Throws: std::invalid_argument when `upstream` is nullptr.

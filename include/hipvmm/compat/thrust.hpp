@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// Support for programs that use Thrust: rocThrust with hipcc, CUDA's with nvcc, and on the host
-// provider Thrust over its CPP system (THRUST_DEVICE_SYSTEM_CPP). The CPP system's algorithms are
-// host code: the resource's memory must be host-accessible as well, and the allocator and the
-// policies wait for their stream.
+// On the host provider Thrust runs over its CPP system (THRUST_DEVICE_SYSTEM_CPP): the memory must
+// be host-accessible too, and the allocator and the policies wait for their stream.
 #include <thrust/device_ptr.h>
 #include <thrust/device_reference.h>
 #include <thrust/device_vector.h>
@@ -39,8 +37,7 @@ namespace mr {
 /// An allocator for Thrust's containers and algorithms: allocates from a resource in one stream,
 /// with the device current that was current at construction. Differs from hipMM's:
 /// - two allocators are equal only if resource, stream and device are equal;
-/// - containers that move or swap take their allocators along, so that memory is deallocated to its
-///   own resource.
+/// - containers that move or swap take their allocators along: memory returns to its own resource.
 /// Note: Thrust itself initialises and copies the elements of a container in its default stream,
 /// the null stream. Give the allocator that stream, as hipMM does, or order the two streams.
 template <typename T>
@@ -76,8 +73,7 @@ class thrust_allocator {
         resource_{other.get_upstream_resource()},
         device_{other.device()} {}
 
-  /// Allocates `count` uninitialised elements, in the order of the stream; on the CPP system at
-  /// once.
+  /// In the order of the stream; on the CPP system at once.
   /// Throws: std::length_error when so many exceed the address space; as the resource.
   [[nodiscard]] pointer allocate(size_type count) {
     const scoped_device scope{device_};
@@ -88,7 +84,6 @@ class thrust_allocator {
     return pointer{static_cast<T*>(resource_->allocate(stream_, bytes, alignment))};
 #endif
   }
-  /// Deallocates, in the order of the stream, memory that allocate() returned for the same `count`.
   void deallocate(pointer elements, size_type count) noexcept {
     deallocate_under(device_, resource_, stream_, thrust::raw_pointer_cast(elements),
                      count * sizeof(T), alignment);
@@ -109,7 +104,6 @@ class thrust_allocator {
   device_ref device_;
 };
 
-/// Returns whether either allocator may at any time deallocate the other's memory.
 template <typename T, typename U>
 bool operator==(const thrust_allocator<T>& a, const thrust_allocator<U>& b) noexcept {
   return a.stream() == b.stream() && a.device() == b.device() &&
@@ -183,7 +177,6 @@ class exec_policy : public thrust_exec_policy_t {
 /// Before Thrust 1.16, and on the CPP system, they wait nevertheless.
 class exec_policy_nosync : public thrust_exec_policy_nosync_t {
  public:
-  /// Throws: as exec_policy.
   explicit exec_policy_nosync(stream_ref stream = stream_ref::legacy_default(),
                               mr::memory_resource* resource = mr::get_current_device_resource())
       : thrust_exec_policy_nosync_t{detail::thrust_policy_nosync(stream, resource)} {}

@@ -19,7 +19,7 @@
 
 namespace hipvmm {
 
-/// A chunk, and the key by which others reach it: ucp_ep_rkey_unpack() takes `packed`.
+/// A peer passes `packed` to ucp_ep_rkey_unpack().
 struct ucx_key {
   registered_bytes memory;
   std::string packed;
@@ -32,8 +32,7 @@ struct ucx_key {
 ///   goes, with no access under way, because UCX does not know of remote accesses.
 class ucx_registration final : public library_registrar {
  public:
-  /// For chunks of `chunks` on `device`. Pre: `context` outlives the object, which outlives the
-  /// memory.
+  /// Pre: `context` outlives the object, which outlives the memory.
   /// Throws: std::invalid_argument for nullptr; unsupported if UCX is older than 1.9, the
   /// context is for one thread, or it takes no memory of the device, and if that cannot be
   /// exported; std::runtime_error with UCX's text.
@@ -63,7 +62,7 @@ class ucx_registration final : public library_registrar {
     if (takes_device_memory) require_exportable("ucx_registration", chunks);
   }
 
-  /// The keys of all chunks, in the order of their addresses. Any thread may call it.
+  /// In the order of addresses. Any thread may call it.
   [[nodiscard]] std::vector<ucx_key> keys() const {
     const std::lock_guard lock{mutex()};
     std::vector<ucx_key> result;

@@ -65,10 +65,9 @@ class attached_region {
   [[nodiscard]] void* data() const noexcept;
   [[nodiscard]] std::size_t max_bytes() const noexcept;
   [[nodiscard]] device_ref device() const;
-  /// Whether the owner still published at the last wait_for(), or at the last refresh() that
-  /// fetched new chunks.
+  /// Whether the owner still published at the last wait_for(), or refresh() that fetched chunks.
   [[nodiscard]] bool is_open() const noexcept;
-  [[nodiscard]] std::vector<chunk_view> chunks() const;  ///< for communication libraries
+  [[nodiscard]] std::vector<chunk_view> chunks() const;
 
  private:
   [[nodiscard]] detail::import_session& live() const;

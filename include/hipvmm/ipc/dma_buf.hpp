@@ -25,8 +25,7 @@ struct dma_buf {
   shareable_handle handle;  ///< owns the descriptor; bytes() is the size of the whole dma-buf
 };
 
-/// Exports [offset, offset + bytes) of `memory`, of any alignment, as dma-bufs. Together they hold
-/// exactly these bytes, ordered by address.
+/// Exports [offset, offset + bytes) of `memory`, of any alignment, as dma-bufs.
 /// - NVIDIA: one dma-buf for all neighbouring chunks of a device. AMD: one for each chunk.
 /// - A dma-buf keeps its memory until the descriptor and all its registrations are closed. It
 ///   covers the present chunks only: export again after growth or replacement.
@@ -49,9 +48,8 @@ using chunk_exporter = std::function<std::vector<exported_chunk>(std::uint64_t s
 [[nodiscard]] std::vector<dma_buf> export_dma_bufs(const std::vector<chunk_view>& chunks,
                                                    const void* start, std::size_t bytes,
                                                    const chunk_exporter& export_since);
-/// Exports chunks and ranges of addresses. Tests replace it.
 struct dma_buf_source {
-  export_kind kind;  ///< of a chunk's descriptor
+  export_kind kind;
   chunk_exporter export_since;
   std::function<shareable_handle(const void* address, std::size_t bytes, device_ref device)> range;
 };
@@ -60,7 +58,6 @@ struct dma_buf_source {
                                                const dma_buf_source& from);
 }  // namespace detail
 
-/// The same for all elements of a vector.
 template <typename T>
 [[nodiscard]] std::vector<dma_buf> export_dma_bufs(growable_device_vector<T>& vector) {
   return detail::export_dma_bufs(

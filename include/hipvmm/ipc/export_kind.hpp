@@ -6,7 +6,6 @@
 
 namespace hipvmm {
 
-/// The kind of object that the descriptor of an exported chunk refers to.
 enum class export_kind {
   dma_buf,      ///< also imported by other drivers, such as network cards' (ibv_reg_dmabuf_mr)
   memory_file,  ///< memory of the host: the host provider's

@@ -18,20 +18,19 @@ struct channel_options {
   std::vector<unsigned> other_users = {};
 };
 
-/// A received packet, or block: chunks, a block or a note; the other members are empty.
+/// Exactly one member is set.
 struct channel_message {
-  std::vector<exported_chunk> chunks;   ///< at most fd_channel::max_chunks of those sent
-  std::optional<exported_range> block;  ///< with all of its chunks
-  std::string note;                     ///< bytes of the sender's own
+  std::vector<exported_chunk> chunks;  ///< at most fd_channel::max_chunks of those sent
+  std::optional<exported_range> block;
+  std::string note;
 };
 
 /// Carries exported chunks, and notes of the program, to another process: a connected Unix socket
 /// of type SOCK_SEQPACKET. docs/reference/ipc.md has the format of its packets.
 /// - Each packet is checked whole before any of it is used: format, version, counts, sizes, and the
 ///   system's size of each descriptor. import_chunk() checks the memory again.
-/// - No two threads may send, or receive, at the same time.
-/// - After `malformed`, and after a failure in the middle of a block or of several packets, close
-///   the channel.
+/// - One thread may send while another receives, not more.
+/// - After `malformed`, or a failure amid a block or several packets, close the channel.
 class fd_channel {
  public:
   static constexpr std::size_t max_chunks = 16;         ///< in one packet
@@ -68,9 +67,7 @@ class fd_channel {
   /// packet can then be received again.
   [[nodiscard]] std::optional<channel_message> receive();
 
-  /// The socket, to be polled together with others; -1 when empty.
   [[nodiscard]] int get() const noexcept { return socket_; }
-  /// Releases ownership; the caller closes the socket.
   [[nodiscard]] int release() noexcept { return std::exchange(socket_, -1); }
   [[nodiscard]] bool empty() const noexcept { return socket_ < 0; }
 

@@ -16,9 +16,9 @@ namespace detail {
 class imported_block_map;
 }  // namespace detail
 
-/// A block of another process's pool, mapped by imported_blocks::add(). The destructor reports that
-/// this process no longer uses the block; the mapping stays for later blocks.
-/// Pre of the destructor: no work in flight uses the block.
+/// A block of another process's pool, mapped by imported_blocks::add(). The destructor ends the use
+/// of the block; the mapping stays for later blocks.
+/// Pre: when it ends, no work in flight uses the block.
 class imported_block {
  public:
   imported_block() noexcept = default;
@@ -29,9 +29,8 @@ class imported_block {
         bytes_{std::exchange(other.bytes_, 0)} {}
   imported_block& operator=(imported_block&& other) noexcept;
 
-  [[nodiscard]] void* data() const noexcept;  ///< the first byte; nullptr when empty
-  /// The size in the exporter's pool: at least the requested size, because pools round up. The
-  /// exporter can send the used size in a note.
+  [[nodiscard]] void* data() const noexcept;  ///< nullptr when empty
+  /// At least the requested size, because pools round up.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool empty() const noexcept { return mirror_ == nullptr; }
 
@@ -46,9 +45,8 @@ class imported_block {
   std::size_t bytes_ = 0;
 };
 
-/// The memory of a pool, or region, of another process, mapped chunk by chunk as its blocks arrive.
-/// Each chunk has the same offset here as there, so a block over several chunks is one range of
-/// addresses. A chunk is mapped once: further blocks in it cost no HIP call.
+/// The memory of a pool, or region, of another process. Each chunk has the same offset here as
+/// there, so a block over several chunks is one range of addresses. A chunk's first block maps it.
 /// - Thread-safe. In a child of fork() add(), release_unused() and chunks() throw unsupported.
 /// - Chunks stay mapped, and their memory held, until another takes their place, release_unused(),
 ///   or the end of this object and all its blocks.

@@ -15,7 +15,6 @@ enum class ipc_failure {
   system,     ///< a call of the operating system failed; the message has its reason
 };
 
-/// A failure between two processes. The message names the peer or path, and says what to do.
 class ipc_error : public std::runtime_error {
  public:
   ipc_error(ipc_failure reason, const std::string& message)

@@ -22,11 +22,8 @@ class keeper;
 class publication_server;
 }  // namespace detail
 
-/// Growing memory, published under a path of the file system: other processes of the machine attach
-/// to it (attached_region, attached_vector). The owner announces new chunks; an importer sees them
-/// at its next refresh, and its mappings stay. A thread of the library serves the importers.
-/// - The owner waits for no importer. It drops one that does not answer
-///   (publication_options::patience) or keeps withdrawn chunks too long (`lease`).
+/// Growing memory, published under a path: other processes attach to it (attached_region,
+/// attached_vector). An importer maps announced chunks at its next refresh; its mappings stay.
 /// - **Visible size**: importers see a size only after all work that preceded announce() in its
 ///   stream has passed. Announce in the stream that writes the bytes, or in one ordered behind it:
 ///   then all bytes below attached_region::bytes() are written.
@@ -57,10 +54,8 @@ class publication {
                     std::move(options)} {}
   /// Keeps memory that another process publishes at `from` beyond the end of that process: holds
   /// the descriptors of its chunks, and publishes them at `path`. It follows the owner's changes
-  /// within some milliseconds, until the owner ends, sends invalid packets, or cuts it off by its
-  /// lease.
-  /// - It maps nothing, uses no device and costs no device memory while the owner lives: one
-  ///   descriptor for each chunk. It may live in any process of the owner's user.
+  /// within milliseconds, until the owner ends, sends invalid packets, or cuts it off by its lease.
+  /// - It maps nothing and uses no device. It may live in any process of the owner's user.
   /// - wait_until_withdrawn() of the owner's publication does not wait for importers of this one.
   /// `options.patience` also limits the connection to the owner; other_devices must be empty.
   /// Throws: as the constructor above, and as that of attached_region for `from`.
@@ -78,15 +73,13 @@ class publication {
   ///   refresh, and map their replacements. Until that work has passed no byte from the first
   ///   withdrawn chunk on may be read; chunks erased at the front take only their own bytes away.
   /// - Announce in one stream, or in streams that are ordered behind each other.
-  /// - Cost: an open descriptor of this process for each new chunk.
   /// Throws: std::invalid_argument if `memory` has a chunk of another device, exceeds max_bytes(),
   /// is not shareable (region_options::shareable) or is not backed for `bytes` bytes from its
   /// start, or if this publication keeps another's; hip_error, also if `stream` is captured;
   /// out_of_memory without descriptors. The chunks may be announced then; the size stays, or ends
   /// before the first withdrawn chunk.
   void announce(region& memory, std::size_t bytes, stream_ref stream);
-  /// The same for the `bytes` bytes from `offset` on, for a queue or memory without its first
-  /// chunks. attached_region::data() is the first of them.
+  /// The same for the `bytes` bytes from `offset` on; attached_region::data() is the first of them.
   void announce(region& memory, std::size_t offset, std::size_t bytes, stream_ref stream);
   /// The same for all elements of a vector, also after erase_front(). If that changed the vector's
   /// offsets, all chunks are withdrawn and announced again at the new ones.
@@ -103,7 +96,7 @@ class publication {
 
   [[nodiscard]] const std::string& path() const noexcept;
   [[nodiscard]] std::size_t max_bytes() const noexcept;
-  [[nodiscard]] std::size_t importers() const;  ///< attached now
+  [[nodiscard]] std::size_t importers() const;
 
  private:
   using exporter = std::function<std::vector<exported_chunk>(std::uint64_t since)>;
@@ -114,7 +107,7 @@ class publication {
               std::unique_ptr<detail::keeper> keeper) noexcept;
 
   std::unique_ptr<detail::publication_server> publisher_;
-  std::unique_ptr<detail::keeper> keeper_;  // ends before the publisher, to which it passes on
+  std::unique_ptr<detail::keeper> keeper_;  // ends before the publisher
 };
 
 }  // namespace hipvmm

@@ -12,8 +12,8 @@ namespace hipvmm {
 
 /// The element type of a publication. An importer must name the same, or none.
 struct element_identity {
-  std::size_t size = 0;   ///< bytes of an element; zero: bytes without a type
-  std::size_t align = 0;  ///< its alignment; zero if `size` is
+  std::size_t size = 0;  ///< bytes of an element; zero: bytes without a type
+  std::size_t align = 0;
   std::uint64_t tag = 0;  ///< a number of the program's own for the type and its layout
 
   friend bool operator==(const element_identity& a, const element_identity& b) noexcept {
@@ -27,22 +27,20 @@ template <typename T>
 }
 
 struct publication_options {
-  /// Further devices, at most 15, that the chunks may belong to: those of striped memory, or of
-  /// chunks that region::move_range() brings. Each importer needs all of them.
+  /// Further devices, at most 15, that own chunks, as of striped memory or after
+  /// region::move_range(). Each importer needs all of them.
   std::vector<device_ref> other_devices = {};
   /// Served users (uid) in addition to the one of this process. Root is no exception.
   std::vector<unsigned> other_users = {};
-  /// An importer that leaves an answer unread for so long, or a new connection that is silent for
-  /// so long, is dropped.
+  /// An importer with an unread answer, or a silent new connection, is dropped after so long.
   std::chrono::milliseconds patience{5000};
   /// The longest that an importer may keep withdrawn chunks; zero: until it disconnects. An
   /// importer that does not refresh within this time after the announcement, or does not unmap
   /// within this time after that refresh, is cut off: its next refresh throws ipc_error `expired`,
-  /// and wait_until_withdrawn() waits for it no longer. It keeps the memory until it unmaps it or
-  /// ends.
+  /// and wait_until_withdrawn() waits for it no longer. It has the memory until it unmaps or ends.
   std::chrono::milliseconds lease{0};
-  /// More importers are refused. Each costs the owner a descriptor. Silent new connections do not
-  /// count: 64 of them may wait, then the oldest is closed.
+  /// More importers are refused. Each costs the owner a descriptor. At most 64 further connections
+  /// may be silent; then the oldest is closed.
   std::size_t max_importers = 256;
 };
 

@@ -17,7 +17,7 @@ class memory_resource {
   /// Minimum alignment of HIP's own allocations, in bytes.
   static constexpr std::size_t default_alignment = 256;
 
-  /// The initial resource takes the place of one that set_per_device_resource() has set.
+  /// If it is set for a device, the initial one takes its place (per_device_resource.hpp).
   virtual ~memory_resource();
 
   /// Allocates `bytes` bytes at a multiple of `alignment`; returns nullptr when `bytes` is zero.
@@ -50,7 +50,7 @@ class memory_resource {
   /// Returns whether kernels of the resource's device may use the memory.
   [[nodiscard]] bool is_device_accessible() const noexcept { return do_is_device_accessible(); }
   [[nodiscard]] bool is_host_accessible() const noexcept { return do_is_host_accessible(); }
-  /// Returns whether this process is a child of fork() of the one that the resource is of.
+  /// Whether this process is a child of fork() of the resource's process.
   [[nodiscard]] bool is_of_parent() const noexcept;
 
  protected:
@@ -59,7 +59,6 @@ class memory_resource {
   /// Binds the resource to this process, because it keeps memory or records: in a child of fork()
   /// allocations throw unsupported, and deallocations do nothing.
   void keep_to_process() noexcept;
-  /// Throws: unsupported if is_of_parent().
   void require_own_process() const;
   memory_resource& operator=(const memory_resource&) = default;
 
@@ -78,7 +77,7 @@ class memory_resource {
   [[nodiscard]] virtual bool do_is_device_accessible() const noexcept { return true; }
   [[nodiscard]] virtual bool do_is_host_accessible() const noexcept { return false; }
 
-  unsigned process_ = 0;  // 0: any
+  unsigned process_ = 0;
 };
 
 }  // namespace hipvmm::mr

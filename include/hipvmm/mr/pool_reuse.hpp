@@ -3,12 +3,10 @@
 
 namespace hipvmm::mr {
 
-/// The rules by which memory freed in one stream may serve a request of another; names and meaning
-/// are those of HIP's pools (hipMemPoolAttr).
+/// Whether memory freed in one stream may serve another; as in HIP's pools (hipMemPoolAttr).
 struct pool_reuse {
   /// Reuse when the requesting stream is known to be ordered after the free: the pool made it wait,
-  /// it waited for an event (stream_ref::wait, event::record), or note_stream_wait() declared the
-  /// wait.
+  /// it waited for an event (stream_ref::wait, event::record), or note_stream_wait() declared it.
   bool follow_event_dependencies = true;
   /// Reuse when the work up to the free has completed.
   bool allow_opportunistic = true;

@@ -30,8 +30,8 @@ struct pool_snapshot {
     std::vector<block> blocks;
   };
 
-  std::uint64_t pool;      ///< event_id() of the pool
-  int device;              ///< ordinal
+  std::uint64_t pool;  ///< event_id() of the pool
+  int device;
   std::int64_t time_ns;    ///< of std::chrono::steady_clock
   std::uintptr_t address;  ///< of the pool's reservation; 0 on slabs, of an upstream too
   std::size_t address_bytes;

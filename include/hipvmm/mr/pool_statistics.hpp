@@ -17,15 +17,14 @@ enum class pool_source {
   opportunistic,        ///< pool_reuse::allow_opportunistic
   internal_dependency,  ///< pool_reuse::allow_internal_dependencies
   moved_chunks,         ///< idle chunks, mapped at the requested place
-  new_chunks,           ///< new memory from the device
-  waited,               ///< memory freed in other streams, after the caller waited for it
+  new_chunks,
+  waited,  ///< memory freed in other streams, after the caller waited for it
 };
 inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_source::waited) + 1;
 
-/// The memory that a pool holds and its allocated part, in bytes.
 struct pool_usage {
-  std::size_t reserved_current;  ///< physical memory held
-  std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
+  std::size_t reserved_current;
+  std::size_t reserved_high;  ///< highest value since the start or reset_peaks()
   /// Allocated by callers, with blocks that a thread is just taking out of its cache.
   std::size_t used_current;
   std::size_t used_high;  ///< highest sum of that and of the threads' caches
@@ -33,7 +32,7 @@ struct pool_usage {
 
 /// Statistics of a pool; sizes are in bytes.
 struct pool_statistics : pool_usage {
-  std::size_t address_bytes;  ///< addresses reserved
+  std::size_t address_bytes;
   std::size_t mapped_bytes;   ///< addresses with memory mapped
   std::size_t largest_now;    ///< largest request served by free memory without moving chunks
   std::size_t largest_moved;  ///< largest served after moves of idle chunks, without new memory

@@ -17,11 +17,9 @@ class resource_adaptor : public memory_resource {
  public:
   resource_adaptor& operator=(resource_adaptor&&) = delete;
 
-  /// Never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return upstream_; }
 
  protected:
-  /// `name` is the adaptor's, for messages.
   resource_adaptor(const char* name, memory_resource* upstream);
 
   struct request {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: memory for libraries that take an allocator as two functions.
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -67,9 +66,7 @@ class device_blocks {
   /// Throws: as vmm_pool_resource::forget_stream(); the call may then be repeated.
   void forget_stream(stream_ref stream);
 
-  /// Makes the pool at the first call. It lives as long as the process, or as its allocations at
-  /// exit. It does not delay a stream for memory that another one freed. Throws: as
-  /// vmm_pool_resource.
+  /// As hipvmm_device_pool(). Throws: as vmm_pool_resource.
   [[nodiscard]] std::shared_ptr<resource_object> pool_of(device_ref device);
 
  private:
@@ -79,7 +76,7 @@ class device_blocks {
     std::shared_ptr<resource_object> owner;
     std::size_t bytes;
     stream_ref stream;
-    std::thread::id thread;  // of the allocation: default streams of threads differ
+    std::thread::id thread;  // of the allocation: each thread has its own default stream
     bool is_stream_known;    // false: there was none, or it was forgotten
   };
 
@@ -104,7 +101,7 @@ device_blocks& device_blocks::shared() {
 std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
   process_.require_own();
   require_device(device);
-  const detail::callbacks_wait until_unlocked;  // they may ask for it too
+  const detail::callbacks_wait until_unlocked;
   const std::lock_guard lock{pools_mutex_};
   std::shared_ptr<resource_object>& entry = pools_[device.ordinal()];
   if (entry != nullptr) return entry;
@@ -113,7 +110,7 @@ std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
   if (options.access.entries().empty()) options.access = all_reachable_peers(device);
   join_configured_budget(device, configured_budget(device));
   entry = pool_object(device, options);
-  // After the first pool has created the static objects of pools, and so before those end.
+  // Registered after the first pool has made its static objects, so that it runs before they end.
   static const bool registered = std::atexit([] { shared().release_pools(); }) == 0;
   static_cast<void>(registered);
   return entry;
@@ -123,7 +120,7 @@ void device_blocks::release_pools() noexcept {
   // Threads that a child of fork() lacks may hold the lock.
   if (process_.is_of_parent()) return;
   detail::report_exceptions([&] {
-    decltype(pools_) ended;  // destroyed without the lock; blocks keep theirs
+    decltype(pools_) ended;
     const std::lock_guard lock{pools_mutex_};
     ended.swap(pools_);
   });

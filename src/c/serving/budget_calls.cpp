@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: budgets that processes share.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +82,7 @@ hipvmm_status hipvmm_budget_set_limit(hipvmm_budget budget, size_t bytes) {
 
 hipvmm_status hipvmm_budget_make_room(hipvmm_budget budget, size_t bytes, int* has_room) {
   return with_budget(__func__, budget, [&](memory_budget& of) {
-    int& result = out(has_room, "has_room");  // before others release memory
+    int& result = out(has_room, "has_room");
     result = of.make_room(bytes) ? 1 : 0;
   });
 }

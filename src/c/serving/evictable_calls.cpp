@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: memory that is evicted and brought back.
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -14,7 +13,6 @@
 namespace hipvmm::c {
 namespace {
 
-/// A default stream is that of the evictable's device.
 template <typename Body>
 hipvmm_status with_stream(const char* function, hipvmm_evictable evictable, void* stream,
                           Body body) noexcept {

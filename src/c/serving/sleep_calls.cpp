@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: memory that sleeps and wakes, by the name of its tag.
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -23,7 +22,7 @@ keep keep_of(hipvmm_keep what) {
     throw bad_argument{"keep is " + std::to_string(static_cast<int>(what)) +
                        ", which is no hipvmm_keep"};
   static_assert(static_cast<int>(keep::mapped) == HIPVMM_KEEP_MAPPED);
-  return static_cast<keep>(what);  // the values are the same
+  return static_cast<keep>(what);
 }
 
 using suspend_call = std::size_t (*)(const memory_tag&, keep, const suspend_options&);

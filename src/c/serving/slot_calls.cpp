@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// The C interface: slots that grow.
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -83,7 +82,7 @@ hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena) {
 
 hipvmm_status hipvmm_slot_arena_acquire(hipvmm_slot_arena arena, void* stream, size_t* slot) {
   return with_arena_in(__func__, arena, stream, [&](slot_arena& of, stream_ref in) {
-    std::size_t& result = out(slot, "slot");  // before a slot is taken
+    std::size_t& result = out(slot, "slot");
     result = of.acquire(in);
   });
 }

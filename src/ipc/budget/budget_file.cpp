@@ -77,7 +77,7 @@ owned_descriptor make_file(const budgets_folder& folder, const std::string& path
   const int created = failure_of("create", file.get());
   if (created == ENOENT) return {};
   if (created != 0) throw_system(created, "openat(O_TMPFILE)", path);
-  const without_write_signals failing;  // by EFBIG
+  const without_write_signals failing;
   // Allocates all pages now: a store to a page without memory would end the process.
   int allocated = EINTR;
   while (allocated == EINTR) {
@@ -141,7 +141,6 @@ budget_file::budget_file(budgets_folder folder, std::string name, owned_descript
     : folder_{std::move(folder)}, name_{std::move(name)}, file_{std::move(file)} {}
 
 budget_file::~budget_file() {
-  // It has been locked since it was made, so no other process takes part.
   if (is_new_) report_exceptions([this] { remove(); });
   unlock();
   if (shared_ != nullptr) ::munmap(static_cast<void*>(shared_), sizeof(budget_layout));

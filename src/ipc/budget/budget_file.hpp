@@ -22,33 +22,30 @@ struct budget_key {
 
 void require_budget_name(const std::string& name);
 
-/// A mapped file of a budget, and a lock by which one process at a time joins, sets the limit or
-/// removes it. Requests take no lock.
+/// By its lock one process at a time joins, sets the limit or removes it; requests take none.
 class budget_file {
  public:
-  /// Opens the file and takes the lock, and waits for it some seconds at most. If there is no file,
-  /// makes one with `limit`, or returns null if that is zero. The destructor removes a new file
-  /// unless unlock() came before. Throws: ipc_error `refused` unless file and folder are for this
-  /// user alone, or if the file is of another version, or PID or time namespace; `timeout`;
-  /// `system`.
+  /// Opens and locks the file, for which it waits some seconds at most. Without a file, makes one
+  /// with `limit`, or returns null if that is zero. The destructor removes a new file unless
+  /// unlock() came before. Throws: ipc_error `refused` unless file and folder are for this user
+  /// alone, and of this version and these namespaces; `timeout`; `system`.
   [[nodiscard]] static std::unique_ptr<budget_file> open(const budget_key& key,
                                                          std::uint64_t limit);
-  /// The same for an existing file of the folder, without the lock; null if there is none.
+  /// The same for an existing file in the folder, without the lock; null if there is none.
   [[nodiscard]] static std::unique_ptr<budget_file> look_at(const std::string& file);
   [[nodiscard]] static std::vector<std::string> all();
   ~budget_file();
   budget_file& operator=(budget_file&&) = delete;
 
   void unlock() noexcept;  ///< also closes the file, which stays mapped
-  void remove();           ///< pre: the file is locked
+  void remove();           ///< pre: locked
   [[nodiscard]] budget_layout& shared() const noexcept { return *shared_; }
-  /// Returns whether its name still is this file's.
+  /// Whether the folder still has this file under its name.
   [[nodiscard]] bool is_there() const noexcept;
 
  private:
   budget_file(budgets_folder folder, std::string name, owned_descriptor file);
   void map();
-  /// Gives a new file its name. Returns false if another file has it, or the folder has gone.
   [[nodiscard]] bool link();
 
   budgets_folder folder_;

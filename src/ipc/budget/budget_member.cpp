@@ -34,11 +34,10 @@ constexpr auto retired_interval = 2ms;
 constexpr auto death_interval = 20ms;
 constexpr auto idle_interval = 2s;
 
-/// The shares of this process, so that their threads end before HIP does.
+/// Ends the threads of all budgets before HIP ends.
 class all_shares {
  public:
   static void add(const std::shared_ptr<budget_member>& share) {
-    // Never destroyed: the exit handler uses it.
     static auto& all = *new all_shares;
     static const ::pid_t process = ::getpid();
     static const bool registered = std::atexit([] {
@@ -187,7 +186,6 @@ std::string budget_member::why_split() const {
 bool budget_member::make_room(std::size_t bytes) noexcept {
   const clock::time_point end = deadline_in(options_.patience);
   if (process_.is_of_parent() || options_.patience <= 0ms) return false;
-  // So that no process releases memory in vain.
   if (table_.left() < bytes) table_.reap();
   if (table_.most_left() < bytes) return false;
   {
@@ -216,7 +214,6 @@ bool budget_member::make_room(std::size_t bytes) noexcept {
   if (!has_room && table_.reap()) has_room = table_.left() >= bytes;
   const std::lock_guard lock{mutex_};
   waiting_for_ -= bytes;
-  // The deadline stays, because other threads may wait on.
   table_.set_waiting(waiting_for_, waits_until_);
   if (--waiters_ == 0) no_waiter_.notify_all();
   return has_room;
@@ -232,7 +229,7 @@ void budget_member::serve(const std::stop_token& stop) noexcept {
   while (!stop.stop_requested()) {
     const std::uint32_t number = requests;
     static_cast<void>(table_.keep_record());
-    // Before this process releases memory in place of dead ones. Readers see the free memory too.
+    // So that this process releases nothing in place of dead ones.
     table_.reap();
     if (!has_warned) {
       report_exceptions([&] {
@@ -265,7 +262,7 @@ std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
     const std::uint32_t seen = table_.header().changes;
     static_cast<void>(fault_point("attend"));
     const trim_request duty = table_.duty(number);
-    // A newer request may be part of this duty. The others' answers to `number` are not about it.
+    // `duty` may include a newer request, and answers to `number` are not about that one.
     if (const std::uint32_t newest = table_.header().requests; newest != number) {
       number = newest;
       continue;
@@ -281,8 +278,7 @@ std::uint32_t budget_member::attend(const std::stop_token& stop) noexcept {
                      std::min<milliseconds>(until(*end), death_interval));
   }
   const std::lock_guard lock{mutex_};
-  // No answer after end(), because it would say that this process kept its bytes: they still count,
-  // but only for a moment.
+  // No answer after end(): the bytes still count, but only for a moment.
   if (!has_ended_) table_.answer(number);
   return number;
 }
@@ -320,8 +316,7 @@ void budget_member::release_kept(std::size_t bytes) noexcept {
   report_exceptions([&] {
     chunk_cache& cache = chunk_cache::shared();
     const std::size_t kept = cache.statistics(device_).bytes;
-    // Even if nothing is kept: trim() waits for chunks that another thread is releasing, and an
-    // answer before that would say that this process keeps them.
+    // Even if nothing is kept, because trim() waits for chunks that another thread is releasing.
     cache.trim(device_, kept - std::min(kept, bytes));
   });
 }

@@ -13,7 +13,6 @@
 namespace hipvmm::detail {
 namespace {
 
-/// Sums saturate, for any contents of the table.
 std::uint64_t add(std::uint64_t a, std::uint64_t b) noexcept {
   const std::uint64_t sum = a + b;
   return sum < a ? std::numeric_limits<std::uint64_t>::max() : sum;
@@ -29,8 +28,7 @@ std::uint64_t milliseconds_of(std::chrono::steady_clock::time_point when) noexce
       std::chrono::duration_cast<std::chrono::milliseconds>(when.time_since_epoch()).count());
 }
 
-// In the word of an owner that has not cleared its record yet: the bytes there are its
-// predecessor's. Identities have 62 bits.
+// Set until the owner has cleared the bytes of its predecessor. Identities have 62 bits.
 constexpr process_identity joining = process_identity{1} << 63U;
 
 std::uint64_t waiting_of(const budget_record& record) noexcept {
@@ -40,7 +38,6 @@ std::uint64_t waiting_of(const budget_record& record) noexcept {
              : 0;
 }
 
-/// Numbers of requests wrap around.
 bool has_answered(const budget_record& record, std::uint32_t number) noexcept {
   return static_cast<std::int32_t>(record.answered - number) >= 0;
 }
@@ -60,7 +57,6 @@ bool budget_table::join(process_identity self, int priority, const char* program
 }
 
 bool budget_table::take_record() noexcept {
-  // The former record may be another process's by now.
   own_ = max_budget_processes;
   for (int tries = 0; tries < 2; ++tries) {
     for (std::size_t at = 0; at < max_budget_processes; ++at) {
@@ -82,7 +78,6 @@ bool budget_table::take_record() noexcept {
         record.program[i].store(ends ? '\0' : program_[i], std::memory_order_relaxed);
       }
       process_identity cleared = self_ | joining;
-      // Fails if another process has freed the record.
       if (!record.owner.compare_exchange_strong(cleared, self_)) continue;
       own_ = at;
       return true;
@@ -193,7 +188,6 @@ void budget_table::set_waiting(std::uint64_t bytes,
     step("wait");
     own->waiting_for = bytes;
   }
-  // Other processes may have the bytes that were reserved for it.
   if (bytes == 0) change_and_wake(shared_.header.changes);
 }
 
@@ -228,7 +222,6 @@ trim_request budget_table::duty(std::uint32_t number) noexcept {
     const bool is_before = its_priority != priority_ ? its_priority < priority_
                            : its != held             ? its > held
                                                      : at < own_;
-    // A waiting process asks, and is not asked before others.
     if (is_before && its != 0 && waiting_of(record) == 0 && !has_answered(record, number))
       result.is_turn = false;
   }
@@ -276,9 +269,8 @@ bool budget_table::reap() noexcept {
   return found;
 }
 
-// One reading can count memory twice that moves between processes, or give a record's next owner
-// the bytes of the last one. Two equal readings in a row count as one moment, though memory may
-// have gone back and forth. If records change all the time, the last reading counts.
+// One reading can count memory twice that moves between processes: two equal readings in a row
+// count as one moment. If records change all the time, the last reading counts.
 budget_table::all_held budget_table::held_at_once() const noexcept {
   constexpr int most_readings = 64;
   const auto read = [this] {

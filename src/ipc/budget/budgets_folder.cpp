@@ -24,7 +24,6 @@ constexpr const char* parent = "/dev/shm";
 
 std::string own_name() { return "hipvmm-budgets-" + std::to_string(::geteuid()); }
 
-/// The folders of this user in `shared`, by name. Other users may have folders of such names.
 std::vector<std::string> own_folders(const owned_descriptor& shared) {
   const std::string name = own_name();
   std::vector<std::string> result;
@@ -39,7 +38,6 @@ std::vector<std::string> own_folders(const owned_descriptor& shared) {
   return result;
 }
 
-/// A name that no process can take ahead.
 std::string random_name() {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)
@@ -62,9 +60,8 @@ void remove_empty(const owned_descriptor& shared, const std::vector<std::string>
     if (each != kept) ::unlinkat(shared.get(), each.c_str(), AT_REMOVEDIR);
 }
 
-/// The only folder of this user in /dev/shm; empty if there is none and `makes` is false. If two
-/// processes make one at the same time, both see two folders. At most one has a budget, and stays,
-/// because a process uses a folder only after it has seen no other, and soon makes a budget in it.
+/// Empty if there is none and `makes` is false. Of two folders made at the same time one stays: a
+/// process makes a budget in a folder only after it has seen no other.
 std::string find_folder(bool makes) {
   const owned_descriptor shared{::open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (const int code = failure_of("open", shared.get()); code != 0)

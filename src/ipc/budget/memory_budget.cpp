@@ -42,7 +42,7 @@ memory_budget::memory_budget(memory_budget&&) noexcept = default;
 
 memory_budget& memory_budget::operator=(memory_budget&& other) noexcept {
   memory_budget taken{std::move(other)};
-  std::swap(share_, taken.share_);  // the former share ends with `taken`
+  std::swap(share_, taken.share_);
   return *this;
 }
 
@@ -78,7 +78,7 @@ std::vector<budget_report> memory_budget::all() {
       if (const auto file = budget_file::look_at(each))
         result.push_back(report_of(budget_table{file->shared()}));
     } catch (const ipc_error& error) {
-      // For example of another version: joining it reports the reason.
+      // It may be of another version: a process that joins it learns why.
       if (error.reason() != ipc_failure::refused) throw;
     }
   }

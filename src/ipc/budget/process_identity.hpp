@@ -19,10 +19,10 @@ using process_identity = std::uint64_t;
 /// Pre: it is of this PID and time namespace.
 [[nodiscard]] bool is_running(process_identity identity) noexcept;
 
-/// The namespaces of identities: of IDs, and of starts and of the clock of deadlines.
+/// Process IDs are valid in `pid`, start times and deadlines in `time`.
 struct process_namespaces {
   std::uint64_t pid;
-  std::uint64_t time;  ///< zero if the system has none
+  std::uint64_t time;
 };
 /// Throws: ipc_error `system` if /proc cannot be read.
 [[nodiscard]] process_namespaces own_namespaces();

@@ -24,7 +24,6 @@ std::string at(const char* direction, int rank) {
   return std::string{"transfer: the piece "} + direction + " rank " + std::to_string(rank);
 }
 
-/// Returns the bytes of the rank's piece for itself, or 0.
 template <typename Piece>
 std::size_t check(const std::vector<Piece>& pieces, const char* direction, int own, int size) {
   std::set<int> seen;
@@ -83,7 +82,7 @@ std::string provider_name() { return provider_of_build(); }
 bool is_host_memory(device_ref device) {
   if (provider_name() != "host") return false;
   const capability found = capability_of(device);
-  // A profile closes mappings, and without virtual memory there are none.
+  // A profile can close mappings to the host. Without virtual memory there are none.
   return found.path() == memory_path::fallback || memory_strategy{device}.host_reads;
 }
 

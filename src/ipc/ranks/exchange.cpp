@@ -27,7 +27,7 @@ const char* name_of(exchange_function function) noexcept {
                                                  : "all_gather";
 }
 
-/// Equal for equal element sizes in the same order: of one array its element size, else a hash.
+/// The element size of one array; of several, a hash of their sizes in order.
 std::uint64_t bytes_of(std::initializer_list<exchange_array> arrays) noexcept {
   if (arrays.size() == 1) return arrays.begin()->element_bytes();
   std::uint64_t result = arrays.size();
@@ -47,7 +47,6 @@ class exchange_call {
                    request.function == exchange_function::gather ? request.root : 0} {}
 
   exchange_result run() {
-    // A default stream is that of the rank's device.
     std::optional<scoped_device> scope;
     agreement_.attempt([&] {
       scope.emplace(ranks_.device());
@@ -96,7 +95,6 @@ class exchange_call {
             "; give a source of only these elements, such as its subspan()"};
   }
 
-  /// Checks this rank's arguments, and allocates.
   void plan() {
     if (request_.arrays.size() == 0)
       throw std::invalid_argument{name() + ": no array is named; name one"};
@@ -175,11 +173,11 @@ class exchange_call {
     return {nullptr, 0, capacity};
   }
 
-  /// Elements that this rank can receive without a call that may fail.
+  /// In elements, without a call that may fail.
   [[nodiscard]] std::size_t room() const noexcept {
     constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
     if (request_.function == exchange_function::gather && request_.root != ranks_.rank())
-      return unlimited;  // nothing comes
+      return unlimited;
     std::size_t least = unlimited;
     for (const exchange_array& each : request_.arrays) {
       const growable_storage& storage = each.storage();
@@ -195,7 +193,6 @@ class exchange_call {
     try {
       agreement_.agree();
     } catch (...) {
-      // No transfer has begun.
       for (std::size_t i = 0; i < origins_.size(); ++i)
         report_exceptions(
             [&] { request_.arrays.begin()[i].storage().undo_growth(origins_[i].capacity); });
@@ -220,7 +217,6 @@ class exchange_call {
     const std::size_t element_bytes = array.element_bytes();
     auto* const data = static_cast<std::byte*>(array.storage().data());
     const origin& its = origins_[static_cast<std::size_t>(&array - request_.arrays.begin())];
-    // Growth may have moved the source.
     const auto* from = static_cast<const std::byte*>(array.source());
     if (its.inside != nullptr) from = static_cast<std::byte*>(its.inside->data()) + its.offset;
     outgoing_.clear();
@@ -242,7 +238,7 @@ class exchange_call {
   stream_ref stream_;
   std::size_t size_;
   rank_agreement agreement_;
-  std::vector<origin> origins_;  // of each array
+  std::vector<origin> origins_;
   exchange_result result_;
   std::vector<outgoing> outgoing_;
   std::vector<incoming> incoming_;
@@ -255,7 +251,6 @@ exchange_result exchange_elements(const exchange_request& request, communicator&
   try {
     return exchange_call{request, ranks, stream}.run();
   } catch (...) {
-    // Cannot fail: the size does not grow.
     for (const exchange_array& each : request.arrays) each.resize(each.size());
     throw;
   }

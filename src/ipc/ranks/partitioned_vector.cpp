@@ -81,7 +81,6 @@ void require_stream_of(const communicator& rank, stream_ref stream) {
 
 namespace {
 
-/// The common part of two ranges of global indices.
 struct overlap {
   overlap(const partition& a, int rank_a, const partition& b, int rank_b) noexcept
       : begin{std::max(a.offset(rank_a), b.offset(rank_b))},

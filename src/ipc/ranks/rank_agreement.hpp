@@ -11,10 +11,9 @@
 
 namespace hipvmm::detail {
 
-/// One call of a collective function on one rank, by which the ranks agree on whether all can do
-/// their part. A rank keeps its exception and reports it with its next message, so that no rank
-/// waits for one that has thrown. The text of the first failed rank goes to all; a failed rank
-/// throws its own exception. The messages use the communicator's memory; none is allocated.
+/// One collective call on one rank. A rank keeps its exception and reports it with its next
+/// message, so that no rank waits for one that has thrown. The text of the first failed rank goes
+/// to all; a failed rank throws its own exception. No message allocates memory.
 class rank_agreement {
  public:
   /// Does nothing if the communicator's constructor has reserved. Throws: std::bad_alloc.
@@ -27,7 +26,6 @@ class rank_agreement {
   /// A bit of `element_bytes`: the rest is no size, but stands for the sizes of several arrays.
   static constexpr std::uint64_t several_arrays = std::uint64_t{1} << 63;
 
-  /// Runs `action` unless an earlier one has failed, and keeps its exception.
   template <typename Action>
   void attempt(Action&& action) noexcept {
     if (caught_) return;
@@ -40,18 +38,15 @@ class rank_agreement {
     }
   }
 
-  /// The first message is one of these. `count`: the elements of this rank; share_counts() sends
-  /// those of set_count(). `room`: the elements that this rank can receive by calls that cannot
-  /// fail. Throws: the exception kept by attempt(); rank_error of remote if another rank kept one,
-  /// of refused if ranks call different functions; as communicator.
+  /// The first message is one of these. `room`: the elements that this rank can receive by calls
+  /// that cannot fail. Throws: the exception kept by attempt(); rank_error of remote if another
+  /// rank kept one, of refused if ranks call different functions; as communicator.
   void share_count(std::size_t count);
   void share_counts(std::size_t room);
-  /// Call before share_counts(). Pre: 0 <= rank < communicator::size().
   void set_count(std::size_t rank, std::size_t count) noexcept;
-  /// Pre: the first message has been exchanged.
   [[nodiscard]] std::size_t count_of(std::size_t rank) const noexcept;
-  /// Returns, the same on all ranks, whether none can fail to receive: each has room for the sum of
-  /// all ranks' largest counts. Pre: share_counts() has returned.
+  /// Returns, the same on all ranks, whether each has room for the sum of all ranks' largest
+  /// counts, so that none can fail to receive. Pre: share_counts() has returned.
   [[nodiscard]] bool all_have_room() const noexcept;
 
   void agree();  ///< a later message; throws as share_count() if a rank has kept a failure
@@ -60,13 +55,13 @@ class rank_agreement {
   struct header {
     std::uint64_t element_bytes;
     std::uint64_t count;
-    std::uint64_t most;  // of the counts of its sender, to whichever rank
+    std::uint64_t most;  // the largest count that its sender has for a rank
     std::uint64_t room;
-    std::array<char, 24> function;  // ends with a zero
+    std::array<char, 24> function;
     std::int32_t root;
     std::int32_t has_failed;
   };
-  using text = std::array<char, 512>;  // ends with a zero
+  using text = std::array<char, 512>;
   static_assert(2 * sizeof(header) + sizeof(text) == communicator::agreement_bytes);
 
   // The communicator's memory: received first messages, sent ones, later messages.

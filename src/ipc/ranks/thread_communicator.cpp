@@ -33,8 +33,7 @@ std::string rank_text(auto rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
 
-/// The state that the ranks share. At a *meeting* each rank waits for all; the last to come checks
-/// all parts, and works with the memory of all.
+/// At a *meeting* each rank waits for all; the last to come checks all parts, and moves host bytes.
 class thread_group {
  public:
   enum class function { all_gather, all_to_all, transfer };
@@ -45,14 +44,13 @@ class thread_group {
     std::size_t bytes = 0;
     const std::vector<outgoing>* out = nullptr;
     const std::vector<incoming>* in = nullptr;
-    const std::string* failure = nullptr;  ///< why the rank cannot do its part
+    const std::string* failure = nullptr;
   };
   struct verdict {
     rank_failure reason;
     int rank;
     std::string text;
   };
-  /// The state of a rank that the others read between meetings.
   struct rank_state {
     device_ref device{0};
     const std::vector<outgoing>* sent = nullptr;
@@ -94,8 +92,7 @@ class thread_group {
       if (!state(rank).is_taken) break_group(rank_failure::lost, rank);
   }
 
-  /// Waits for the other ranks up to the limit. Returns the obstacle for all, valid until the next
-  /// meeting; null if there is none. Throws: rank_error if not all have come.
+  /// The result is null without an obstacle, and valid until the next meeting. Throws: rank_error.
   [[nodiscard]] const verdict* meet(int rank, const part& brought) {
     std::unique_lock lock{mutex_};
     if (broken_) throw_broken(brought.call);
@@ -107,14 +104,12 @@ class thread_group {
     return verdict_ ? &*verdict_ : nullptr;
   }
 
-  /// Throws: rank_error, also for an obstacle.
   void meet_for_host_bytes(int rank, const part& brought) {
     if (const verdict* const failure = meet(rank, brought))
       throw rank_error{failure->reason, failure->rank, failure->text};
   }
 
-  /// meet() again, after a meeting to which all ranks came. It has no limit: until then the ranks
-  /// use each other's memory, and make only HIP calls that wait for no rank.
+  /// Has no limit: all ranks came before, and make only HIP calls that wait for no rank.
   [[nodiscard]] const verdict* meet_again(int rank, const part& brought) {
     std::unique_lock lock{mutex_};
     const unsigned meeting = meeting_;
@@ -123,7 +118,6 @@ class thread_group {
   }
 
  private:
-  /// Returns whether this rank was the last to come.
   bool come(int rank, const part& brought) {
     const auto index = static_cast<std::size_t>(rank);
     parts_[index] = brought;
@@ -242,7 +236,7 @@ class thread_group {
   std::vector<bool> is_here_;
   std::vector<rank_state> states_;
   unsigned meeting_ = 0;
-  std::optional<verdict> verdict_;  // of the last meeting
+  std::optional<verdict> verdict_;
   std::optional<std::pair<rank_failure, int>> broken_;
 };
 
@@ -289,7 +283,6 @@ class thread_transfer {
     return {.out = &out_, .in = &in_, .failure = caught_ ? &text_ : nullptr};
   }
 
-  /// Keeps an exception: if a rank left now, the others would wait for it.
   template <typename Action>
   void attempt(Action action) noexcept {
     try {
@@ -343,15 +336,14 @@ class thread_transfer {
     copy_peer_async(stream_, piece.data, own().device, sent->data, sender.device, piece.bytes);
   }
 
-  /// On ROCm 6 the sender's device copies between chunks. The device of a rank without a peer has
-  /// no finding about that.
+  /// On ROCm 6 the sender's device copies between chunks. Both records decide, because a device
+  /// that has no peer lacks the finding.
   void require_right(const void* target, device_ref sender) {
     if (capability_of(own().device).path() == memory_path::fallback) return;
     const memory_strategy both{
         {{own().device, capability_of(own().device)}, {sender, capability_of(sender)}}};
     if (both.peer_copies) return;
     unsigned long long flags = 0;
-    // Memory of hipMalloc has no mapping.
     if (query_access(target, sender, flags) != hipSuccess) return clear_last_error();
     if (flags == hipMemAccessFlagsProtReadWrite) return;
     const std::string from = "device " + std::to_string(sender.ordinal());
@@ -372,7 +364,6 @@ class thread_transfer {
     }
   }
 
-  /// Waits until this rank and the others use no memory of each other.
   void finish() {
     for (const outgoing& each : out_) {
       const thread_group::rank_state& receiver = group_.state(each.rank);

@@ -55,7 +55,7 @@ resource_adaptor::request aligned_resource_adaptor::upstream_request(
     const request& wanted) const noexcept {
   const std::size_t aligned = alignment_of(wanted.bytes, wanted.alignment);
   if (aligned <= default_alignment) return wanted;
-  // A request without such a size exceeds every upstream.
+  // Every upstream refuses such a size.
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   if (aligned > most / 4 || wanted.bytes > most - 2 * aligned)
     return {wanted.stream, most, default_alignment};

@@ -35,18 +35,16 @@ struct freed_block {
   unsigned char* pointer;
   guarded_block block;
   call_addresses freed_by;
-  std::optional<event> copied{};      // nothing to wait for without it
+  std::optional<event> copied{};      // empty: the copies are complete
   unsigned char* canaries = nullptr;  // copies of both; nullptr when they were compared
   bool is_kept = false;               // in quarantine
-  std::uint64_t number = 0;           // counts deallocations
+  std::uint64_t number = 0;
   bool is_damaged = false;
 };
 
-/// "1000 bytes at 0x7f12c0000000".
 [[nodiscard]] inline std::string text_of(const freed_block& one) {
   return std::to_string(one.block.bytes) + " bytes at " + detail::address_text(one.pointer);
 }
-/// The calls of a stack as lines below "`what` by:"; empty for an empty stack.
 [[nodiscard]] inline std::string calls_text(const char* what, const call_addresses& calls) {
   if (calls.empty()) return {};
   return std::string{"\n"} + what + " by:\n" + detail::text_of_stack(calls);
@@ -66,7 +64,6 @@ class guard_findings {
   void compare_canaries(freed_block& one, const unsigned char* copies, std::size_t count) noexcept {
     constexpr unsigned char canary = guard_patterns::canary;
     const unsigned char* const middle = copies + count;
-    // An underflow begins at the byte next to the block.
     const auto last = std::make_reverse_iterator(copies);
     const auto before =
         std::find_if(std::make_reverse_iterator(middle), last, is_other_than(canary));
@@ -82,7 +79,6 @@ class guard_findings {
                      std::to_string(one.block.bytes + static_cast<std::size_t>(behind - middle)),
                  *behind, canary);
   }
-  /// Compares bytes of a freed block from offset `at` on. Returns whether they are unchanged.
   bool compare_freed(freed_block& one, std::size_t at, const unsigned char* bytes,
                      std::size_t count) noexcept {
     constexpr unsigned char freed = guard_patterns::freed;

@@ -33,7 +33,7 @@ namespace hipvmm::mr {
 namespace {
 
 constexpr std::size_t staging_bytes = 256 * KiB;
-// Each call queries at most so many blocks whose streams have not passed.
+// Most queries of unfinished streams in one call.
 constexpr int most_unfinished = 16;
 
 const guard_options& checked_guard(const guard_options& options) {
@@ -66,7 +66,6 @@ class pinned_slots {
   static constexpr std::size_t slots_in_slab = 64;
 
   void add_slab() {
-    // put() must not fail.
     free_.reserve((slabs_.size() + 1) * slots_in_slab);
     slabs_.reserve(slabs_.size() + 1);
     slabs_.push_back(memory_.allocate_sync(slots_in_slab * slot_bytes_));
@@ -93,7 +92,7 @@ class guard_resource_adaptor::state {
     std::optional<detail::relaxed_captures> relaxed;
     detail::report_exceptions([&] { relaxed.emplace(); });
     release_kept(0);
-    release_kept(0);  // once more the blocks that HIP refused to wait for
+    release_kept(0);
     wait_and_compare();
     report_allocated();
     found_.deliver(guard_damage::reports);
@@ -123,7 +122,7 @@ class guard_resource_adaptor::state {
       const stream_ref stream = wanted.stream.value_or(own_.ref());
       const scoped_device scope{device_};
       const std::size_t canaries = options_.canary_bytes;
-      // The graph may never run, or again when the block is another's.
+      // A captured fill may never run, or run again when the block is another's.
       made.mapped().is_guarded = stream.is_default() || !detail::is_captured(stream);
       if (made.mapped().is_guarded) {
         fill_async(stream, base + front - canaries, canary, canaries);
@@ -183,7 +182,7 @@ class guard_resource_adaptor::state {
   [[nodiscard]] request with_canaries(const request& inner) const {
     constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
     const std::size_t more = front_of(inner.alignment) + options_.canary_bytes;
-    // The upstream refuses the most.
+    // Every upstream refuses such a size.
     return {inner.stream, inner.bytes > most - more ? most : inner.bytes + more, inner.alignment};
   }
   [[nodiscard]] std::size_t held_of(const guarded_block& block) const {
@@ -198,7 +197,6 @@ class guard_resource_adaptor::state {
     };
     freed_list made;
     detail::report_exceptions([&] { made.push_back({pointer, std::move(block), stack()}); });
-    // Without memory for it, or a copy, the upstream gets the block as it is.
     if (made.empty()) return free_it();
     freed_block& one = made.front();
     if (right.bytes != returned.bytes)
@@ -208,7 +206,6 @@ class guard_resource_adaptor::state {
       });
     if (!one.block.is_guarded || !guard(one, returned.stream)) return free_it();
     if (!one.is_kept) free_it();
-    // If the wait fails, they are compared with those of other blocks.
     if (options_.check == guard_check::at_once && has_copied(one)) compare_canaries(one);
     {
       const std::lock_guard lock{mutex_};
@@ -264,7 +261,6 @@ class guard_resource_adaptor::state {
     }
   }
 
-  /// Returns false, after a report, if HIP refuses: the copies must not be compared then.
   static bool has_copied(const freed_block& one) noexcept {
     return detail::report_exceptions([&] {
       if (one.copied) one.copied->synchronize();
@@ -329,7 +325,6 @@ class guard_resource_adaptor::state {
     freed_.splice(freed_.begin(), waited);
   }
 
-  /// Returns kept blocks to the upstream, the oldest first, until at most `bytes` are kept.
   void release_kept(std::size_t bytes) noexcept {
     for (;;) {
       freed_list oldest;
@@ -418,10 +413,10 @@ class guard_resource_adaptor::state {
   guard_findings found_;
   detail::address_table<guarded_block> blocks_;
 
-  mutable std::mutex mutex_;  // guards the members up to `freed_so_far_`
+  mutable std::mutex mutex_;  // for the members up to `freed_so_far_`
   pinned_slots slots_;
-  freed_list freed_;  // with canaries to compare
-  freed_list kept_;   // compared, in quarantine; oldest first
+  freed_list freed_;
+  freed_list kept_;  // compared, in quarantine; oldest first
   std::size_t kept_bytes_ = 0;
   std::uint64_t freed_so_far_ = 0;
 

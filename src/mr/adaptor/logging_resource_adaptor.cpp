@@ -58,7 +58,7 @@ class file_sink final : public log_sink {
   file_sink& operator=(file_sink&&) = delete;
 
   void write(std::string_view rows) override {
-    const detail::without_write_signals failing;  // by EFBIG
+    const detail::without_write_signals failing;
     if (std::exchange(replaces_, false)) leave_earlier_log();
     std::string_view rest = rows;
     while (!rest.empty()) {
@@ -91,7 +91,7 @@ class file_sink final : public log_sink {
     if (error) fail("has no folder, and it cannot be made", error.value());
   }
 
-  // Two logs in one file would be none, such as those of processes that share an environment.
+  // Processes that share an environment would write two logs into one file.
   void take_over() {
     struct stat about {};
     if (::fstat(file_.get(), &about) != 0) fail("cannot be looked at", errno);
@@ -131,8 +131,8 @@ class file_sink final : public log_sink {
     if (::ftruncate(file_.get(), 0) != 0) fail("cannot be emptied", errno);
   }
 
-  // The earlier log stays locked until then, so that no process takes it over meanwhile. A file
-  // that is a mount of its own cannot be replaced: it is emptied.
+  // The earlier log stays locked until the rename, so that no process takes it over. A file that is
+  // a mount of its own cannot be replaced: it is emptied.
   void take_name(std::string_view rows) {
     if (::rename(temporary_.c_str(), path_.c_str()) == 0) {
       temporary_.clear();
@@ -146,7 +146,7 @@ class file_sink final : public log_sink {
   }
 
   void drop_part_of_row(std::string_view written) const noexcept {
-    const std::size_t whole = written.rfind('\n') + 1;  // of npos: nothing
+    const std::size_t whole = written.rfind('\n') + 1;
     const off_t end = ::lseek(file_.get(), 0, SEEK_CUR);
     if (!is_regular_ || end < 0) return;
     const off_t whole_rows = end - static_cast<off_t>(written.size() - whole);
@@ -155,10 +155,10 @@ class file_sink final : public log_sink {
   }
 
   std::string name_;
-  std::filesystem::path path_;  // without symbolic links
+  std::filesystem::path path_;
   detail::file_descriptor file_;
   bool is_regular_ = false;
-  bool replaces_ = false;  // an earlier log, with the first rows
+  bool replaces_ = false;  // the first rows replace an earlier log
   std::string temporary_;  // of file_, until it has the log's name; then empty
   detail::file_descriptor earlier_;
 };
@@ -214,9 +214,8 @@ class row_text {
 
 }  // namespace
 
-/// Writes rows in the order in which threads add them. Does not use spdlog, which takes two and a
-/// half times as long for a row, misses failures of an ostream, retries for 50 ms to open a file
-/// that it cannot open, and continues after rows lost on a full disk.
+/// Writes rows in the order in which threads add them. Does not use spdlog, which misses failures
+/// of an ostream and continues after rows lost on a full disk.
 class csv_log {
  public:
   static constexpr std::string_view header = "Thread,Time,Action,Pointer,Size,Stream";
@@ -232,7 +231,6 @@ class csv_log {
   }
   csv_log& operator=(csv_log&&) = delete;
 
-  /// The error handler gets a failure that ends the log, after the lock is released.
   void add(std::string_view action, const void* pointer, std::size_t bytes,
            stream_ref stream) noexcept {
     detail::report_exceptions([&] {
@@ -291,13 +289,13 @@ class csv_log {
   }
 
   const std::unique_ptr<log_sink> sink_;
-  const std::size_t buffer_limit_;  // rows are written when they exceed this many bytes
+  const std::size_t buffer_limit_;
 
   std::mutex mutex_;  // guards the members below
   std::string rows_;
-  std::exception_ptr failure_;  // that ended the log
+  std::exception_ptr failure_;
   std::time_t second_ = -1;
-  std::array<char, 16> time_{};  // 12:34:56.123456, of second_
+  std::array<char, 16> time_{};
 };
 
 logging_resource_adaptor::logging_resource_adaptor(memory_resource* upstream,
@@ -311,7 +309,7 @@ logging_resource_adaptor::logging_resource_adaptor(memory_resource* upstream, st
       log_{std::make_unique<csv_log>(stream, auto_flush)} {}
 
 logging_resource_adaptor::~logging_resource_adaptor() {
-  if (is_of_parent()) static_cast<void>(log_.release());  // the parent writes its rows
+  if (is_of_parent()) static_cast<void>(log_.release());
 }
 
 void logging_resource_adaptor::flush() {

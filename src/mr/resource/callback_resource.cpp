@@ -24,7 +24,7 @@ callback_resource::callback_resource(allocate_callback_t allocate, deallocate_ca
     throw std::invalid_argument{std::string{"callback_resource: the callback to "} +
                                 (allocate_ ? "deallocate" : "allocate") +
                                 " is empty; pass a function"};
-  keep_to_process();  // as its stream
+  keep_to_process();
 }
 
 void* callback_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {

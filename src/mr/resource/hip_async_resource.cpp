@@ -70,7 +70,6 @@ std::size_t bytes_of(hipMemPool_t pool, hipMemPoolAttr which) {
   return value;
 }
 
-// HIP keeps switches as int and bytes as 64 bits.
 template <typename Value>
 hipError_t set_attribute(hipMemPool_t pool, hipMemPoolAttr which, Value value) {
   return hipMemPoolSetAttribute(pool, which, &value);
@@ -82,13 +81,11 @@ hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
 
 /// Whether pools of HIP's reuse memory in another order than that of streams, or block the host.
 bool needs_guard(device_ref device) {
-  // CUDA's do neither, and are not probed at first use.
   if (detail::rules_of_runtime().pools_reuse_in_order) return false;
   return !detail::memory_strategy{device}.hip_pools_keep_order;
 }
 
-/// The devices whose work may use memory of the pool: those with a right, and those that the
-/// library copied to or from its device. All if HIP does not report the rights.
+/// Those with a right, and those that the library copied to or from. All if HIP reports no rights.
 detail::device_list users_of(const hip_async_resource& resource) {
   detail::device_list users{resource.device()};
   const bool known = detail::report_exceptions([&] {
@@ -162,7 +159,7 @@ hip_async_resource::hip_async_resource(device_ref device, ihipMemPoolHandle_t* p
 
 hip_async_resource::~hip_async_resource() {
   if (!is_of_parent()) return;
-  // HIP knows none of it here.
+  // A child of fork() destroys nothing: HIP does not work there.
   pool_.is_owned = false;
   static_cast<void>(new (std::nothrow) std::shared_ptr{std::move(pending_)});
 }
@@ -246,8 +243,8 @@ void hip_async_resource::trim_to(std::size_t bytes_to_keep) {
   check(hipMemPoolTrimTo(get(), bytes_to_keep), "hipMemPoolTrimTo");
 }
 
-// Memory that streams wait for is kept off HIP's pool if that reuses it out of order, so HIP sees
-// idle blocks only; memory that was freed without a stream is kept off each pool.
+// If HIP's pools reuse out of order (is_guarded_), they get blocks only when those are idle. Blocks
+// freed without a stream are kept from every pool until then.
 void* hip_async_resource::do_allocate(stream_ref stream, std::size_t bytes, std::size_t alignment) {
   const bool may_keep = is_guarded_ || pending_->has_any_without_stream();
   const bool takes_kept = may_keep && !detail::is_captured(stream);

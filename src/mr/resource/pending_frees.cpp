@@ -30,7 +30,6 @@ bool fits_well(std::size_t held, std::size_t wanted) {
 }  // namespace
 
 std::shared_ptr<pending_frees> pending_frees::of(hipMemPool_t pool, device_ref device) {
-  // Never destroyed: resources may be static.
   static std::mutex mutex;
   static never_destroyed<std::map<hipMemPool_t, std::weak_ptr<pending_frees>>> all;
   auto& known = all.get();
@@ -112,7 +111,6 @@ bool pending_frees::add_without_stream(void* pointer, std::size_t bytes, device_
   return true;
 }
 
-/// The size of a block that is no longer in use, of which `bytes` were asked for.
 std::size_t pending_frees::forget_size(void* pointer, std::size_t bytes) {
   const auto found = larger_.find(pointer);
   if (found == larger_.end()) return bytes;
@@ -126,7 +124,6 @@ void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alig
     return fits_well(one.bytes, bytes) && is_aligned(one.pointer, alignment);
   };
   const std::lock_guard lock{mutex_};
-  // Idle, so that any stream may have them.
   if (const auto idle = std::ranges::find_if(refused_, fits); idle != refused_.end()) {
     if (idle->bytes != bytes) larger_[idle->pointer] = idle->bytes;
     void* const pointer = idle->pointer;
@@ -200,7 +197,7 @@ void pending_frees::free_idle(void* pointer, std::size_t bytes) noexcept {
   });
 }
 
-// The first that is refused again ends it: the others would be too.
+// A block that HIP refuses again ends the loop: it would refuse the others too.
 bool pending_frees::retry_refused() noexcept {
   blocks again;
   std::size_t waited_bytes = 0;
@@ -270,7 +267,6 @@ void pending_frees::wait_and_free(Take take) noexcept {
     take(waited_for);
     for (const auto& [stream, of] : waited_for) waited_bytes_ += bytes_of(of);
   }
-  // One wait serves all blocks of the same users, because all came before it.
   const device_list* finished = nullptr;
   const auto wait_for = [&](const block& one) {
     if (one.freed) return wait_until_passed(*one.freed);

@@ -20,30 +20,28 @@ namespace hipvmm::detail {
 
 /// Blocks of a HIP pool that were deallocated and that work may still use. hipFreeAsync frees them
 /// only after that work. Thread-safe; shared by all resources of one pool.
-/// - Blocks deallocated without a stream are not reused until then, because no stream is ordered
-///   behind that work.
+/// - Blocks deallocated without a stream are not reused until then: no stream is ordered behind it.
 /// - Blocks deallocated in a stream are kept because AMD's runtime reuses a block in the stream of
 ///   its allocation without waiting for the stream of its free, and blocks the host in hipFreeAsync
 ///   until the earlier free of a reused block has passed. Meanwhile such a block serves requests of
 ///   the stream that freed it, so that memory is still reused in stream order.
 class pending_frees {
  public:
-  /// The instance of `pool`, which is on `device`; a new one if no resource of that pool is alive.
-  /// Throws: hip_error, std::bad_alloc.
+  /// Makes one if no resource of `pool` is alive. Throws: hip_error, std::bad_alloc.
   [[nodiscard]] static std::shared_ptr<pending_frees> of(hipMemPool_t pool, device_ref device);
   explicit pending_frees(device_ref device);
   /// As free_all(). Blocks are lost if HIP refuses to wait, or to free them for capture_patience.
   ~pending_frees();
   pending_frees& operator=(pending_frees&&) = delete;
 
-  /// Keeps a block of at least `bytes` until all work now in `stream` has passed. Throws:
-  /// hip_error, std::bad_alloc; then the block is not kept.
+  /// Keeps a block of at least `bytes` until all work now in `stream` has passed; frees it at once
+  /// if that needs no event. Throws: hip_error, std::bad_alloc; then the block is not kept.
   void add(stream_ref stream, void* pointer, std::size_t bytes);
   /// Keeps a block until all work submitted to `users` so far is done; a thread of the library
   /// waits. Returns false if no thread can, and throws std::bad_alloc; then nothing is kept.
   [[nodiscard]] bool add_without_stream(void* pointer, std::size_t bytes, device_list users);
   /// Takes a block, at most an eighth larger than `bytes`, that `stream` freed, or whose free HIP
-  /// refused. Returns nullptr if there is none. Throws: hip_error; then nothing changes.
+  /// refused. Returns nullptr without one. Throws: hip_error, std::bad_alloc; nothing changes.
   [[nodiscard]] void* take(stream_ref stream, std::size_t bytes, std::size_t alignment);
   /// Takes the smallest kept block that fits, of any stream, and makes `stream` wait for its free.
   /// Returns and throws as take().
@@ -51,8 +49,8 @@ class pending_frees {
   /// HIP allocated `pointer` anew: forgets an earlier block at that address.
   void note_new(void* pointer);
 
-  /// Frees blocks whose work has passed, and does not wait: all, or with `only` those of that
-  /// stream, of one other stream and of no stream.
+  /// Frees blocks whose work has passed, unless earlier frees are under way, and does not wait:
+  /// all, or with `only` those of that stream, of one other stream and of no stream.
   void free_passed(std::optional<stream_ref> only = {}) noexcept;
   /// Waits for the frees made so far: a trim releases only blocks whose free has passed.
   void wait_for_frees() noexcept;
@@ -64,7 +62,7 @@ class pending_frees {
   /// runtime does while a blocking stream is captured.
   void free_idle(void* pointer, std::size_t bytes) noexcept;
 
-  /// Whether there are blocks that were deallocated without a stream, or a call waits for some.
+  /// Also true while a call waits for any blocks or frees them.
   [[nodiscard]] bool has_any_without_stream() const;
 
   [[nodiscard]] std::size_t bytes() const;
@@ -73,14 +71,13 @@ class pending_frees {
   struct block {
     void* pointer;
     std::size_t bytes;
-    std::optional<event> freed = {};  // in the stream that freed it
-    device_list users = {};           // waited for if it was deallocated without a stream
+    std::optional<event> freed = {};
+    device_list users = {};  // waited for if it was deallocated without a stream
     std::weak_ptr<char> waited_for = {};
     [[nodiscard]] bool has_passed() const {
       return freed ? freed->is_done() : waited_for.expired();
     }
   };
-  /// Blocks in the order in which they were deallocated, as they are waited for.
   using blocks = std::list<block>;
   /// The handle of a stream; nothing for blocks that were deallocated without one. For a new stream
   /// with a reused handle, the wait for the event provides the order.
@@ -97,20 +94,20 @@ class pending_frees {
   template <typename Take>
   void wait_and_free(Take take) noexcept;
   [[nodiscard]] bool wait_until_passed(const event& freed) const noexcept;
-  /// Frees the blocks that HIP refused to free. Returns whether nothing is left of it.
+  /// Frees the blocks that HIP refused to free. Returns whether none is left.
   bool retry_refused() noexcept;
   /// Frees idle blocks, which waited_bytes_ counts; keeps those that HIP refuses.
   void free(blocks& passed) noexcept;
 
-  const stream frees_;  // used for hipFreeAsync only
+  const stream frees_;
   // Locked in this order. A call that finds no memory waits for the calls that release some.
   std::mutex waiting_;  // held from a wait for kept blocks to the end of their frees
-  std::mutex freeing_;  // held by free_passed()
+  std::mutex freeing_;  // held by free_passed() and wait_for_frees()
   mutable std::mutex mutex_;
   streams kept_;
-  blocks refused_;                // idle
+  blocks refused_;
   std::size_t waited_bytes_ = 0;  // of blocks in no list: a call waits for them, or frees them
-  stream_key next_;               // the stream to check next
+  stream_key next_;
   std::vector<event> spare_;
   // Blocks in use that are larger than requested.
   std::unordered_map<void*, std::size_t> larger_;

@@ -27,14 +27,13 @@ struct device_default {
 
   const detail::owner_process process;
   hip_resource initial;
-  std::atomic<memory_resource*> current{&initial};  // written with the lock, read without
+  std::atomic<memory_resource*> current{&initial};  // read without the lock
   std::mutex lock;
-  void* adapted = nullptr;  // belongs to `current`
+  void* adapted = nullptr;
 };
 
 std::deque<device_default>& all_defaults() {
-  // Never destroyed: containers with static storage free memory at exit. The number of devices
-  // does not change while a process lives.
+  // Never destroyed: static containers free memory at exit. The number of devices does not change.
   static std::deque<device_default>& all = *[] {
     auto made = std::make_unique<std::deque<device_default>>();
     for (const device_ref each : detail::all_devices()) made->emplace_back(each);
@@ -52,13 +51,12 @@ void replace(const memory_resource& ended) noexcept {
   for (device_default& each : all_defaults()) {
     if (each.current != &ended || each.process.is_of_parent()) continue;
     const std::lock_guard guard{each.lock};
-    if (each.current != &ended) continue;  // set meanwhile
+    if (each.current != &ended) continue;
     each.current = &each.initial;
     each.adapted = nullptr;
   }
 }
 
-/// In a child of fork() a deallocation does nothing, and HIP is not called.
 std::optional<device_ref> device_for(const memory_resource& used, device_ref device) {
   return used.is_of_parent() ? std::nullopt : std::optional{device};
 }

@@ -70,8 +70,8 @@ imported_pool::imported_pool(const shareable_handle& handle, device_ref device) 
     throw std::invalid_argument{
         "imported_pool: the handle is empty: pass the one that export_handle() gave"};
   detail::require_open_descriptor(handle.get(), "the import of a pool");
-  // Newer releases of ROCm give the pool the calling thread's device. The descriptor goes by value
-  // in all, other than for chunks.
+  // Newer releases of ROCm give the pool the calling thread's device. All releases take a pool's
+  // descriptor by value, unlike a chunk's.
   const scoped_device scope{device};
   void* const descriptor = reinterpret_cast<void*>(static_cast<std::intptr_t>(handle.get()));
   const auto alone = detail::lock_for_pool_change();
@@ -103,7 +103,7 @@ device_allocation imported_pool::import_pointer(const exported_pointer& pointer,
   device_allocation imported{address, device_, bytes};
   const void* base = nullptr;
   std::size_t present = 0;
-  // A runtime that does not know is no reason to refuse: as for descriptors without a size.
+  // A runtime that does not know the size is no reason to refuse.
   if (detail::query_range(address, base, present) != hipSuccess) {
     detail::clear_last_error();
     present = bytes;

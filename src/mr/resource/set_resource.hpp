@@ -4,11 +4,9 @@
 #include <hipvmm/mr/memory_resource.hpp>
 #include <hipvmm/runtime/device.hpp>
 
-// For adaptors that set the resources of devices.
 namespace hipvmm::detail {
 
-/// The resource set for a device, and the object by which an adaptor identifies it; nullptr if no
-/// adaptor set it. The resource may have ended: use `adapted` instead of dereferencing it.
+/// `adapted`, if not nullptr, stands for the resource, which may have ended: do not dereference it.
 struct set_resource {
   mr::memory_resource* resource;
   void* adapted;

@@ -17,7 +17,7 @@ namespace {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
 
-// Advice is for whole pages: no other memory shares one.
+// Advice applies to whole pages, so no other memory may share one.
 struct whole_pages {
   std::size_t bytes;
   std::size_t alignment;
@@ -27,7 +27,6 @@ struct whole_pages {
 };
 
 void release(void* pointer, const whole_pages& given) noexcept {
-  // The pages may serve others in this process.
   detail::report_exceptions(
       [&] { advise(pointer, given.bytes, range_advice::unset_preferred_location); });
   detail::delete_aligned(pointer, given.alignment);

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-ctl: shows, limits and removes the memory budgets that processes of this user share, and
-// keeps published memory.
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -40,7 +38,6 @@ void add_budget(CLI::App& command, options& chosen) {
       ->type_name("UUID|N");
 }
 
-/// Throws: std::runtime_error if the process sees no such device.
 hipvmm::device_uuid uuid_of(const std::string& device) {
   if (const std::optional<int> ordinal = tool::number_in<int>(device))
     return tool::device_of(*ordinal).uuid();
@@ -48,7 +45,7 @@ hipvmm::device_uuid uuid_of(const std::string& device) {
   throw std::runtime_error{"there is no device '" + device + "'; hipvmm-info shows their UUIDs"};
 }
 
-/// A named device need not exist.
+/// Only a device without the budget must exist.
 hipvmm::device_uuid device_of_budget(const options& chosen, const char* advice = "") {
   std::vector<hipvmm::device_uuid> found;
   for (const hipvmm::budget_report& each : hipvmm::memory_budget::all()) {
@@ -101,8 +98,7 @@ int keep(const options& chosen) {
   }
   ::sigset_t ends;
   ::sigemptyset(&ends);
-  // Leaves out signals that the parent had it ignore, as nohup and shells do: once blocked, they
-  // would come.
+  // Leaves out signals that the parent set to be ignored, as nohup does: blocked, they would come.
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction inherited {};
     if (::sigaction(each, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
@@ -125,7 +121,7 @@ int main(int argc, char** argv) {
       "published memory.",
       "hipvmm-ctl"};
   options chosen;
-  app.require_subcommand(0, 1);  // so that a word that is none is named
+  app.require_subcommand(0, 1);  // so that the message names a word that is no command
   app.set_version_flag("--version", "hipvmm-ctl " HIPVMM_VERSION_STRING);
   app.footer(
       "'hipvmm-ctl limit NAME SIZE' sets a limit for the processes that run and for later ones; "

@@ -114,7 +114,7 @@ facts gather(const std::vector<device_ref>& devices, record_source source) {
     try {
       result.devices.push_back(gather_device(device, source));
     } catch (const std::invalid_argument&) {
-      throw;  // the user's to mend
+      throw;
     } catch (const std::exception& error) {
       result.failed.push_back({device, error.what()});
     }

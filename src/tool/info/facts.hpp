@@ -17,7 +17,7 @@ struct device_facts {
   device_ref device;
   std::string name;
   std::optional<device_uuid> uuid;  ///< none if the runtime reports none
-  int lanes;                        ///< that run in step
+  int lanes;                        ///< threads that run in step
   std::size_t total_bytes;
   std::size_t free_bytes;
   std::vector<peer_link> links;  ///< to all other devices, by ordinal
@@ -30,12 +30,12 @@ struct failed_device {
 };
 
 struct process_facts {
-  std::string library;     ///< hipvmm's version
+  std::string library;
   std::string provider;    ///< of the linked HIP: amd, cuda or host
   std::string built_with;  ///< the headers' version, and the toolkit's
-  int runtime_version;     ///< as HIP numbers it
-  int driver_version;      ///< the same
-  std::string kernel;      ///< name, release and machine
+  int runtime_version;
+  int driver_version;
+  std::string kernel;  ///< name, release and machine
   std::size_t open_descriptors;
   std::size_t soft_descriptors;          ///< may be open now (ulimit -n)
   std::size_t hard_descriptors;          ///< may be allowed without privileges

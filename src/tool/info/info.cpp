@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-info: this machine's HIP, the behaviour of its memory and hipvmm's response.
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
@@ -81,7 +80,6 @@ int tell(const options& chosen) {
                                                                : tool::detail_level::plain);
   tool::write_result(file, text);
 
-  // The text has the reasons already.
   if (!chosen.as_json && !known.failed.empty())
     throw std::runtime_error{std::to_string(known.failed.size()) + " of " +
                              std::to_string(devices.size()) + " devices failed, see above"};

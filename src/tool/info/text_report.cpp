@@ -55,7 +55,6 @@ void row(std::string& page, std::string_view label, std::string_view text) {
 }
 
 std::string limit_text(std::size_t count) {
-  // RLIM_INFINITY
   return count == static_cast<std::size_t>(-1) ? "any number" : std::to_string(count);
 }
 
@@ -186,8 +185,7 @@ std::string flag_text(const std::optional<bool>& flag) {
   return *flag ? "yes" : "no";
 }
 
-/// A row for each of `devices` and a column for each device of the process, with `text` of their
-/// link; one line if HIP reports no link.
+/// A row for each of `devices`, a column for each device; one line if HIP reports no link.
 template <class Text>
 void put_matrix(std::string& page, std::string_view title, const std::vector<device_facts>& devices,
                 Text text) {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-// Replays a recorded trace of allocations on a memory resource and reports the cost: peak memory,
-// latencies, driver calls; with --check also blocks that share memory.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -31,8 +31,7 @@ std::size_t first_difference(const unsigned char* found, std::size_t bytes, std:
   const auto expected = bytes_of(number);
   const std::size_t head = std::min(bytes, word_bytes);
   if (std::memcmp(found, expected.data(), head) == 0) {
-    // All words are equal if the block equals itself shifted by one word. memcmp is much faster
-    // than a loop.
+    // All words are equal if the block equals itself shifted by one; memcmp is faster than a loop.
     if (bytes <= word_bytes || std::memcmp(found, found + word_bytes, bytes - word_bytes) == 0)
       return bytes;
   }

@@ -21,21 +21,19 @@ namespace hipvmm::tool {
 struct checked_block {
   void* pointer;
   std::size_t bytes;
-  std::uint32_t number;  ///< its own; tells it from all others
-  std::uint32_t row;     ///< of the trace
+  std::uint32_t number;  ///< different from all others
+  std::uint32_t row;
 };
 
-/// Finds blocks that share memory with others, at the same time or out of stream order: no two may
-/// have an address in common, and each is filled with words of its own right after its allocation
-/// and copied aside right before its free, both in its stream. The host waits for neither, so that
-/// work is in flight when memory is reused. Another thread compares the copies. The calling thread
-/// adds the failures.
+/// Finds blocks that share memory, at the same time or out of stream order. No two may have an
+/// address in common. Each is filled with words of its own right after its allocation and copied
+/// aside right before its free, both in its stream. The host waits for neither, so that work is in
+/// flight when memory is reused. Another thread compares the copies; the caller adds the failures.
 class block_checker {
  public:
   /// Of larger blocks `budget` bytes are checked: pieces at both ends and evenly between.
   static constexpr std::size_t default_budget = std::size_t{64} << 10;
   static constexpr std::size_t least_budget = 64;
-  /// Device memory taken for copies.
   static constexpr std::size_t staging_bytes = std::size_t{32} << 20;
   /// Fills of one stream that may be in flight. AMD's runtime 6.4.3 keeps patterns of fills in a
   /// ring of 1 MiB for each stream, and overwrites patterns that are still to be read when the ring
@@ -60,16 +58,16 @@ class block_checker {
     std::size_t bytes;
   };
   struct copied {
-    std::size_t at;  // in the half
+    std::size_t at;
     piece of;
     std::uint32_t number;
     std::uint32_t row;
   };
   struct half {
-    std::size_t start;  // in the staging memory
+    std::size_t start;
     std::size_t used = 0;
     std::vector<copied> pieces = {};
-    std::vector<stream_ref> streams = {};  // with copies on their way
+    std::vector<stream_ref> streams = {};
     std::vector<unsigned char> on_host = {};
     std::future<std::vector<std::string>> wrong = {};
   };

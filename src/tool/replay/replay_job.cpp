@@ -65,8 +65,7 @@ class report_recorder {
 
 constexpr std::size_t events_between_progress = 256;
 
-/// The events after which to sample: the highest and the last of each window, so that no peak is
-/// lost.
+/// The highest and the last event of each window, so that no peak is lost.
 std::vector<std::size_t> events_to_sample(const trace& recorded, std::size_t windows) {
   std::vector<std::size_t> result;
   const std::size_t width =
@@ -160,7 +159,7 @@ class replayer {
   std::size_t requested_ = 0;
   std::uint32_t epoch_ = 0;
   std::vector<std::uint64_t> allocate_ns_;    // of this epoch
-  std::vector<std::uint64_t> deallocate_ns_;  // of this epoch, without blocks freed after the rows
+  std::vector<std::uint64_t> deallocate_ns_;  // without blocks freed after the rows
 };
 
 replay_result replayer::run() {
@@ -240,7 +239,7 @@ void replayer::allocate(const trace_event& event) {
 
 void replayer::free(const trace_event& event) {
   block& freed = blocks_[event.block];
-  if (freed.pointer == nullptr) return;  // its allocation failed
+  if (freed.pointer == nullptr) return;
   const std::uint32_t used_in = freed.stream;
   if (stream_of(event) != used_in) {
     hand_over_.record(streams_[used_in]);

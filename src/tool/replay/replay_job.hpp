@@ -24,10 +24,8 @@ struct replay_options {
   replay_streams streams = replay_streams::real;
   /// Bytes to check of each block; none: no check.
   std::optional<std::size_t> check_bytes = std::nullopt;
-  /// Windows of the trace, in each of which held memory is sampled at the highest and the last
-  /// event; 0: none.
+  /// Windows of the trace; held memory is sampled at the highest and the last event of each.
   std::size_t sample_windows = 0;
-  /// Replays of the whole trace; at least 1.
   std::size_t epochs = 1;
   /// Bytes of each block that its stream fills right after the allocation, so that work is in
   /// flight when memory is deallocated and reused; none: streams have no work.
@@ -44,7 +42,7 @@ struct replay_sample {
 struct call_latency {
   std::size_t calls = 0;
   std::uint64_t total_ns = 0;
-  std::uint64_t p50_ns = 0;  ///< that half of the calls do not exceed
+  std::uint64_t p50_ns = 0;  ///< the median
   std::uint64_t p99_ns = 0;
   std::uint64_t longest_ns = 0;
 };
@@ -58,7 +56,7 @@ struct replay_epoch {
   double seconds_until_done = 0;  ///< from the first event until all streams are idle
 };
 
-/// The value that `part` of `ascending` do not exceed; 0 when it is empty.
+/// The least value that a part (0 to 1) of the values does not exceed; 0 if there are none.
 [[nodiscard]] inline std::uint64_t percentile_of(const std::vector<std::uint64_t>& ascending,
                                                  double part) {
   if (ascending.empty()) return 0;
@@ -67,7 +65,6 @@ struct replay_epoch {
   return ascending[std::clamp<std::size_t>(rank, 1, ascending.size()) - 1];
 }
 
-/// All zero without calls.
 [[nodiscard]] inline call_latency summarize_calls(std::vector<std::uint64_t>& nanoseconds) {
   std::sort(nanoseconds.begin(), nanoseconds.end());
   return {nanoseconds.size(),
@@ -83,12 +80,11 @@ struct replay_coverage {
 };
 
 struct replay_result {
-  std::size_t streams = 0;         ///< of HIP
+  std::size_t streams = 0;
   std::size_t peak_requested = 0;  ///< in any epoch
   std::size_t peak_physical = 0;   ///< in any epoch
   std::vector<replay_epoch> epochs = {};
-  /// Nanoseconds of the allocation and the free of each block that the trace frees, ascending.
-  /// In all epochs.
+  /// Ascending nanoseconds of allocation and free together, of blocks that the trace frees.
   std::vector<std::uint64_t> pair_ns = {};
   std::vector<driver_calls> calls = {};
   double seconds = 0;  ///< from the first event until all streams are idle
@@ -96,7 +92,6 @@ struct replay_result {
   std::optional<replay_coverage> checked = std::nullopt;
   std::vector<replay_sample> samples = {};
 
-  /// 0 without pairs.
   [[nodiscard]] std::uint64_t pair_percentile(double part) const;
   [[nodiscard]] std::uint64_t driver_call_count() const;
   [[nodiscard]] double driver_seconds() const;
@@ -106,8 +101,7 @@ struct replay_result {
 /// from one thread. If a block is freed in another stream than its own, an event orders the two.
 /// Blocks alive after the last row of an epoch are freed then, and all streams are synchronized
 /// before the next epoch. Requests that are out of memory are failures, and so are the library's
-/// reports to the error handler. Throws: std::runtime_error that names the row when anything else
-/// fails.
+/// reports to the error handler. Throws: std::runtime_error that names the row for other failures.
 [[nodiscard]] replay_result replay(const trace& recorded, replay_subject& subject,
                                    const replay_options& options);
 

@@ -13,10 +13,10 @@
 namespace hipvmm::tool {
 
 struct replay_thresholds {
-  std::optional<double> ratio = std::nullopt;  ///< peak physical by peak requested
+  std::optional<double> ratio = std::nullopt;
   std::optional<double> pair_ns_p50 = std::nullopt;
   std::optional<double> pair_ns_p99 = std::nullopt;
-  std::optional<double> driver_share = std::nullopt;  ///< time in the driver by recorded time
+  std::optional<double> driver_share = std::nullopt;
 };
 
 struct replay_report {
@@ -41,7 +41,6 @@ struct replay_report {
 [[nodiscard]] std::vector<std::string> missed(const replay_report& report,
                                               const replay_thresholds& thresholds);
 
-/// "1 call", "2 calls".
 [[nodiscard]] std::string plural(std::size_t count, const char* noun);
 
 /// Nanoseconds between two readings of the clock: a part of each measured call.

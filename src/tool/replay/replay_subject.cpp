@@ -31,7 +31,6 @@ class timed_resource final : public mr::memory_resource {
   [[nodiscard]] std::vector<driver_calls> calls() const { return {allocations_, frees_}; }
 
  private:
-  /// Adds the time of its life to `calls`, even if the call fails.
   class measured {
    public:
     explicit measured(driver_calls& calls) : calls_{calls} {}

@@ -32,7 +32,7 @@ class replay_subject {
   virtual void begin_epoch() {}
   /// Called, outside of measured calls, whenever more bytes are requested than before in the epoch.
   virtual void look() {}
-  /// Called before `stream`, which has no more work, is destroyed.
+  /// Called before the stream, which has no more work, is destroyed.
   virtual void forget(stream_ref) {}
   /// Most physical memory it held from HIP in this epoch, in bytes.
   [[nodiscard]] virtual std::size_t peak_physical() const = 0;
@@ -42,8 +42,7 @@ class replay_subject {
 
 struct subject_options {
   device_ref device;
-  std::optional<std::size_t> limit_bytes;  ///< most that it may hold from HIP
-  /// The options of the C interface for this kind of resource: "largest_chunk=8MiB,maximum=80%".
+  std::optional<std::size_t> limit_bytes;
   std::string settings = {};
 };
 

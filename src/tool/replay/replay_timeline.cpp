@@ -87,7 +87,6 @@ constexpr unit time_units[] = {{"h", 3600}, {"min", 60}, {"s", 1}, {"ms", 1e-3},
 constexpr unit memory_units[] = {
     {"GiB", double{GiB}}, {"MiB", double{MiB}}, {"KiB", double{KiB}}, {"B", 1}};
 
-/// The text that gnuplot draws instead of the title.
 constexpr std::string_view title_mark = "hipvmm-replay-title";
 
 std::string in_xml(std::string_view text) {
@@ -161,10 +160,7 @@ std::string timeline_script(const std::vector<replay_sample>& samples) {
            << height(of.held.physical) << ' ' << height(of.held.mapped.value_or(0)) << '\n';
   };
   for (const replay_sample& each : samples) add_row(each.seconds, each);
-  // So that the last step has a width.
   if (!samples.empty()) add_row(last, samples.back());
-  // Requested memory is drawn over held memory: the band between them is unused. Mapped memory is
-  // dashed, because it mostly equals held memory.
   script << "END\nplot $memory using 1:3 with fillsteps fs solid fc rgb '#a6cee3' "
             "title 'held from the device (band: unused)', \\\n"
             "  $memory using 1:2 with fillsteps fs solid fc rgb '#fdbf6f' "

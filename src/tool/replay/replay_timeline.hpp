@@ -15,9 +15,8 @@ inline constexpr std::size_t timeline_windows = 1000;
 /// Throws: std::runtime_error if gnuplot cannot be started. Call it before the replay.
 void require_gnuplot();
 
-/// Draws requested and held memory of a replay, by gnuplot as SVG. gnuplot never sees `title`,
-/// which has a file's name, because its texts may run commands. Throws: std::runtime_error when
-/// gnuplot fails.
+/// Draws requested and held memory of a replay as SVG by gnuplot, which never sees `title`: it has
+/// a file's name, and texts may run commands. Throws: std::runtime_error if gnuplot fails.
 [[nodiscard]] std::string draw_timeline(const std::string& title,
                                         const std::vector<replay_sample>& samples);
 

@@ -28,8 +28,7 @@
 namespace hipvmm::tool {
 namespace {
 
-/// The bytes of a file, unpacked if it is packed. Not by zlib's gzread, which silently skips bytes
-/// behind the packed data.
+/// A file's bytes, unpacked. Not by zlib's gzread, which silently skips bytes behind packed data.
 class unpacked_file final : public io::ByteSourceBase {
  public:
   /// Sets `ends_with_row` to whether the bytes read so far end with a row. The caller has the
@@ -235,7 +234,7 @@ class trace_builder {
     return streams_.try_emplace(stream, static_cast<std::uint32_t>(streams_.size())).first->second;
   }
 
-  /// The time of a row that another thread's has overtaken is the time of that one.
+  /// A row that another thread's row has overtaken gets the time of that row.
   std::int64_t time_since_first(const char* text) {
     const recorded_time found = time(text);
     if (!first_) first_ = found;
@@ -257,8 +256,7 @@ class trace_builder {
     return last_ = std::max(last_, since);
   }
 
-  /// After midnight the time of day starts again, except in rows that rows of the next day have
-  /// overtaken.
+  /// Midnight restarts the time of day, except in rows that rows of the next day have overtaken.
   std::int64_t since_first_day(std::int64_t since) {
     constexpr std::int64_t day = 86'400'000'000;
     since += midnights_ * day;
@@ -273,8 +271,8 @@ class trace_builder {
   static constexpr std::int64_t most_late = 1'000'000;
 
   trace built_;
-  std::unordered_map<std::uint64_t, std::uint32_t> alive_;    // address to block
-  std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // as recorded to number
+  std::unordered_map<std::uint64_t, std::uint32_t> alive_;
+  std::unordered_map<std::uint64_t, std::uint32_t> streams_;
   std::size_t requested_ = 0;
   std::optional<recorded_time> first_;
   std::int64_t last_ = 0;

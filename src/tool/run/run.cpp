@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-// hipvmm-run: runs a program and serves its hipMalloc, hipFree and so on from hipvmm's pools.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -77,7 +76,6 @@ void declare(CLI::App& app, options& chosen) {
       "docs/guides/preload.md.");
 }
 
-/// Empty if no option is given.
 std::string settings_of(const options& chosen) {
   std::string text;
   const auto add = [&](const char* name, const std::string& value) {
@@ -139,9 +137,8 @@ void require_fit(const path& library) {
   static_cast<void>(open_library(library.parent_path() / "libhipvmm_preload_core.so"));
 }
 
-/// Throws also CLI::ValidationError, unless HIPVMM_PRELOAD and HIPVMM_CONF can be obeyed on device
-/// 0: the program would run without them. A child checks, so that nothing that libraries and HIP do
-/// in a process reaches the program.
+/// As require_fit(). Throws also: CLI::ValidationError if HIPVMM_PRELOAD or HIPVMM_CONF cannot be
+/// obeyed on device 0. A child checks, so that nothing that HIP does reaches the program.
 void require_fit_in_child(const path& library) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)

@@ -16,30 +16,27 @@ struct budget_options {
   /// priority, the largest holder first. Holders of a higher priority are not asked.
   int priority = 0;
   std::chrono::milliseconds patience{1000};  ///< the longest wait of a request for other processes
-  /// Called if other processes need `bytes` more than this process could release by itself: chunks
-  /// of its chunk_cache::shared(), idle memory of its arenas and pools. It may trim pools, evict
-  /// blocks, suspend a memory_tag; it must not destroy the memory_budget. A thread of the library
-  /// calls it, one call at a time, and never while this process itself waits for memory. An
-  /// exception goes to the error handler.
+  /// Called if other processes need `bytes` more than this process can release by itself. It may
+  /// trim pools, evict blocks or suspend a memory_tag, but not destroy the memory_budget. A thread
+  /// of the library calls it, one call at a time, and never while this process waits for memory.
+  /// Exceptions go to the error handler.
   std::function<void(std::size_t bytes)> trim = {};
 };
 
-/// A process that takes part in a budget.
 struct budget_holder {
-  int process;          ///< its process ID
+  int process;
   std::string program;  ///< its name, at most 31 characters
   int priority;
-  std::size_t bytes;        ///< held by the process
-  std::size_t waiting_for;  ///< requested by the process, which waits for them now
+  std::size_t bytes;
+  std::size_t waiting_for;  ///< that its requests wait for now
 };
 
-/// A budget and its holders at one moment.
 struct budget_report {
   std::string name;
   device_uuid device;
-  std::size_t limit;                   ///< in bytes
-  std::size_t bytes;                   ///< of all holders; may exceed a limit that was lowered
-  std::vector<budget_holder> holders;  ///< in no order
+  std::size_t limit;
+  std::size_t bytes;  ///< of all holders; may exceed a limit that was lowered
+  std::vector<budget_holder> holders;
 };
 
 }  // namespace hipvmm

@@ -15,14 +15,12 @@ namespace detail {
 class rank_agreement;
 }  // namespace detail
 
-/// Bytes of device memory that go to a rank.
 struct outgoing {
   int rank;
   const void* data;
   std::size_t bytes;
 };
 
-/// Room in device memory for bytes that come from a rank.
 struct incoming {
   int rank;
   void* data;
@@ -30,8 +28,7 @@ struct incoming {
 };
 
 struct communicator_options {
-  /// The longest that a call waits for other ranks, more than zero; then it throws rank_error of
-  /// rank_failure::timeout.
+  /// Longest wait for other ranks, more than zero; beyond it a call throws rank_error of timeout.
   std::chrono::milliseconds limit = std::chrono::minutes{5};
 };
 
@@ -39,13 +36,13 @@ struct communicator_options {
 /// (compat/nccl.hpp), or threads of one process (thread_communicator). all_gather(), all_to_all()
 /// and transfer() are collective: every rank calls the same ones in the same order, each from one
 /// thread at a time.
-/// Throws, all of these: rank_error; hip_error. Memory being received is unspecified then.
+/// All of them throw rank_error and hip_error. Memory being received is unspecified then.
 class communicator {
  public:
   communicator& operator=(communicator&&) = delete;
   virtual ~communicator() = default;
 
-  [[nodiscard]] virtual int rank() const noexcept = 0;  ///< 0 to size() - 1
+  [[nodiscard]] virtual int rank() const noexcept = 0;
   [[nodiscard]] virtual int size() const noexcept = 0;
   [[nodiscard]] virtual device_ref device() const noexcept = 0;  ///< of sent and received memory
   /// The library, its version, and how device memory travels, in one line for people.
@@ -61,9 +58,8 @@ class communicator {
   /// `stream` is ordered behind them, and may change the sources.
   /// - At most one piece for each pair of ranks and direction; the receiver expects as many bytes
   ///   as the sender sends, or no piece. A piece for the own rank is a copy.
-  /// - Throws also: std::invalid_argument for a rank that does not exist, two pieces for a rank in
-  ///   one direction, nullptr with bytes, or own pieces of different sizes. The other ranks:
-  ///   rank_error.
+  /// - Throws also: std::invalid_argument for an unknown rank, two pieces for a rank in one
+  ///   direction, nullptr with bytes, or own pieces of different sizes. Other ranks: rank_error.
   /// - describe() says whether it waits for `stream`.
   /// - If it throws on one rank, it, or the next call, throws on all others. No transfer uses the
   ///   memory any longer then.
@@ -72,10 +68,8 @@ class communicator {
                         stream_ref stream) = 0;
 
  protected:
-  /// Allocates the host memory in which exchange() and partitioned_vector agree: agreement_bytes
-  /// for each rank. A communicator calls it in its constructor: otherwise the first exchange()
-  /// allocates, and if it cannot, the other ranks wait for the limit. Pre: size() is known. Throws:
-  /// std::bad_alloc.
+  /// Allocates the host memory in which ranks agree. Call it in the constructor, when size() is
+  /// known: the other ranks would wait for a later failure. Throws: std::bad_alloc.
   void reserve_agreement() {
     agreement_.resize(static_cast<std::size_t>(size()) * agreement_bytes);
   }

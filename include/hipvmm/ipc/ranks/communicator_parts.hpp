@@ -19,7 +19,6 @@
 #include <hipvmm/ipc/ranks/rank_error.hpp>
 #include <hipvmm/runtime/device.hpp>
 
-// Parts of the communicators of compat/mpi.hpp and compat/nccl.hpp.
 namespace hipvmm {
 namespace detail {
 
@@ -39,7 +38,7 @@ struct rank_greeting {
 /// rank with another provider, or major or minor version of hipvmm, than rank 0.
 [[nodiscard]] std::size_t agree(const std::vector<rank_greeting>& all);
 
-/// The name of this build's provider: "amd", "cuda" or "host". Throws: hip_error.
+/// Throws: hip_error.
 [[nodiscard]] std::string provider_name();
 /// Returns whether every host library can use memory of `device`: on the host provider, except
 /// under profiles that close it to the host.
@@ -49,14 +48,12 @@ struct rank_greeting {
 void check_pieces(const std::vector<outgoing>& out, const std::vector<incoming>& in, int rank,
                   int size);
 
-/// The failure after which a communicator is of no more use.
 class last_failure {
  public:
   void require_none() const {
     if (failure_.has_value()) throw rank_error{*failure_};
   }
   [[nodiscard]] bool happened() const noexcept { return failure_.has_value(); }
-  /// The first one stays.
   void remember(const rank_error& error) {
     if (!failure_.has_value()) failure_.emplace(error);
   }
@@ -77,7 +74,7 @@ void keep_until_exit(T&& memory) noexcept {
     std::shared_ptr<void>& place = all.emplace_back();
     place = std::make_shared<kept>(std::forward<T>(memory));
   } catch (const std::bad_alloc&) {
-    // Without memory for a list: the owner is never destroyed.
+    // The list lacks memory: moved here and never destroyed, the owner frees nothing.
     alignas(kept) std::array<std::byte, sizeof(kept)> owner;
     ::new (static_cast<void*>(owner.data())) kept(std::forward<T>(memory));
   }
@@ -91,7 +88,7 @@ void keep_until_exit(T&& memory) noexcept {
 class rank_wait {
  public:
   explicit rank_wait(std::chrono::milliseconds limit);
-  void restart();  ///< something has arrived: the limit begins anew
+  void restart();
   [[nodiscard]] bool is_over() const;
   [[nodiscard]] bool is_half_over() const;
   void pause();
@@ -102,7 +99,6 @@ class rank_wait {
   clock::time_point start_;
 };
 
-/// "rank 3", or "ranks 0, 2 and 17 more".
 [[nodiscard]] std::string name_ranks(const std::vector<int>& ranks);
 
 }  // namespace detail

@@ -68,8 +68,8 @@ namespace detail {
 struct exchange_request {
   exchange_function function;
   std::initializer_list<exchange_array> arrays;
-  const std::vector<std::size_t>* counts;  // of exchange()
-  int root;                                // of gather()
+  const std::vector<std::size_t>* counts;
+  int root;
 };
 
 exchange_result exchange_elements(const exchange_request& request, communicator& ranks,
@@ -80,13 +80,10 @@ exchange_result exchange_elements(const exchange_request& request, communicator&
 /// Sends the first counts[0] elements of `source` to rank 0, the next counts[1] to rank 1 and so
 /// on, and appends the elements received from all ranks to `out`, in the order of ranks. A
 /// collective call, see communicator.
-/// - The ranks exchange the counts first: `out` grows once, and the elements arrive at its end,
-///   without staging. Counts may be zero.
+/// - `out` grows once, and the elements arrive at its end without staging. Counts may be zero.
 /// - `source`: device memory, also elements of `out`; may be changed in `stream` afterwards.
 /// - Sends and receives in the order of `stream`. Waits for the other ranks, up to
-///   communicator_options::limit for each step. One step is saved if no rank can fail: every
-///   receiving `out` has room, capacity() - size(), for the sum of all ranks' largest counts, and
-///   no growth_options::grow_ahead.
+///   communicator_options::limit for each step.
 /// Throws, and `out` has its former size and elements, on every rank:
 /// - the rank at fault: std::invalid_argument if `counts` has not one entry for each rank or its
 ///   sum is not the source's size, if `stream` is captured, or if `stream` or `out` belongs to
@@ -94,10 +91,8 @@ exchange_result exchange_elements(const exchange_request& request, communicator&
 ///   `out`; std::logic_error while `out` sleeps; as growable_device_vector::reserve;
 ///   std::bad_alloc; hip_error
 /// - the others: rank_error, of rank_failure::remote with that rank and its message
-/// - all: rank_error, of rank_failure::refused if functions or sizes of elements differ; as
-///   communicator
-/// capacity() is as before too, unless the transfer itself failed, the growth exceeded max_size(),
-/// or it copied.
+/// - all: rank_error, of rank_failure::refused if functions or element sizes differ; as `ranks`
+/// capacity() is as before too, unless the transfer failed, or growth copied or passed max_size().
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result exchange(const Range& source, const std::vector<std::size_t>& counts,
                          growable_device_vector<T>& out, communicator& ranks, stream_ref stream) {
@@ -126,8 +121,7 @@ exchange_result gather(const Range& source, growable_device_vector<T>& out, int 
       {detail::exchange_function::gather, {{source, out}}, nullptr, root}, ranks, stream);
 }
 
-/// Appends the elements of every rank's `source` to the `out` of every rank, in the order of ranks.
-/// Otherwise as exchange().
+/// Appends every rank's `source` to every rank's `out`, in the order of ranks; else as exchange().
 template <typename T, typename Range, typename = detail::if_device_range<Range, T>>
 exchange_result all_gather(const Range& source, growable_device_vector<T>& out, communicator& ranks,
                            stream_ref stream) {

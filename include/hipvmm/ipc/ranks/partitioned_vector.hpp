@@ -25,26 +25,25 @@ class partition {
 
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(begins_.size()) - 1; }
   [[nodiscard]] std::size_t size() const noexcept { return begins_.back(); }  ///< of all ranks
-  /// Elements of a rank, and of all ranks before it. Pre: 0 <= rank < ranks().
+  /// Pre: 0 <= rank < ranks().
   [[nodiscard]] std::size_t size(int rank) const noexcept {
     return begins_[static_cast<std::size_t>(rank) + 1] - offset(rank);
   }
   [[nodiscard]] std::size_t offset(int rank) const noexcept {
     return begins_[static_cast<std::size_t>(rank)];
   }
-  /// The rank that has the element. Cost: O(log ranks). Throws: std::out_of_range.
+  /// Cost: O(log ranks). Throws: std::out_of_range.
   [[nodiscard]] int owner_of(std::size_t index) const;
 
   void resize(int rank, std::size_t elements) noexcept;  ///< pre: 0 <= rank < ranks()
 
  private:
-  std::vector<std::size_t> begins_;  // and the end of the last
+  std::vector<std::size_t> begins_;
 };
 
 namespace detail {
 
-/// The collective part of partitioned_vector. Both functions set `parts` by the elements of each
-/// rank. Throws, both: rank_error.
+/// Both functions are collective, set `parts` by the elements of each rank, and throw rank_error.
 class part_agreement {
  public:
   /// Not collective. Throws: std::bad_alloc.
@@ -52,8 +51,7 @@ class part_agreement {
   [[nodiscard]] communicator& ranks() const noexcept { return *ranks_; }
   void update(partition& parts, std::size_t elements) const;
   /// Calls each step after all ranks have completed the one before; returns after all have
-  /// completed the last. Calls `check` before it sets `parts`. Throws also: the exception of a step
-  /// of this rank.
+  /// completed the last. Calls `check` before it sets `parts`. Throws also: as this rank's steps.
   void rebalance(partition& parts, std::size_t elements, const std::function<void()>& check,
                  const std::function<void()>& get_memory, const std::function<void()>& send) const;
 
@@ -66,7 +64,7 @@ class part_agreement {
 
 void require_stream_of(const communicator& rank, stream_ref stream);
 
-/// The part of one rank in rebalance(). Numbers of elements.
+/// The plan of one rank, in elements.
 struct rebalance_plan {
   struct piece {
     int rank;
@@ -75,7 +73,6 @@ struct rebalance_plan {
   };
 
   rebalance_plan(const partition& from, const partition& to, int rank);
-  /// Allocates no memory of the host.
   void transfer(communicator& ranks, const void* part, void* new_part, std::size_t element_bytes,
                 stream_ref stream);
 
@@ -83,7 +80,7 @@ struct rebalance_plan {
   std::size_t kept_begin;   ///< of those that stay, in the part
   std::size_t kept_end;     ///< as kept_begin if none stays
   std::size_t received;     ///< from other ranks
-  bool in_front;            ///< whether some of those come in front of some that stay
+  bool in_front;            ///< whether some received ones come in front of some that stay
   std::vector<piece> send;  ///< to other ranks, and to this one if in_front
   std::vector<piece> receive;
 
@@ -121,24 +118,20 @@ class partitioned_vector {
 
   /// Of all parts at the last update() or rebalance(), as are size() and offset(); empty before.
   [[nodiscard]] const partition& parts() const noexcept { return parts_; }
-  [[nodiscard]] size_type size() const noexcept { return parts_.size(); }  ///< of all ranks
-  /// The global index of this rank's first element.
+  [[nodiscard]] size_type size() const noexcept { return parts_.size(); }
   [[nodiscard]] size_type offset() const noexcept { return parts_.offset(ranks().rank()); }
 
   /// Tells every rank the sizes of all parts. Collective; uses no stream. Throws: rank_error.
   void update() { agreement_.update(parts_, local_.size()); }
 
   /// Moves elements between ranks until the sizes of parts differ by at most one; their order
-  /// stays. Collective; calls update() first. Each element that changes its rank is sent once, to
-  /// its final place, in the order of `stream`, a stream of this rank's device. A default stream is
-  /// that of this rank's device, even if another device is current.
+  /// stays. Collective; calls update() first. Works in the order of `stream`, a stream of this
+  /// rank's device; a default stream is that device's, even if another is current.
   /// - A rank that only sends, or receives only behind its own elements, keeps its own in place. It
-  ///   releases elements sent from the front as erase_front() does; memory at the back stays
-  ///   backed.
+  ///   releases elements sent from the front as erase_front() does; memory at the back stays.
   /// - A rank that receives in front of its own elements moves its part to new memory. The old
   ///   memory exists until `stream` has passed.
-  /// Pre: all work that uses the elements is ordered before this call in `stream`, and later work
-  /// behind it.
+  /// Pre: all work that uses the elements is ordered in `stream`, before or behind this call.
   /// Throws: out_of_memory; std::length_error; std::invalid_argument if `stream` is captured or of
   /// another device; std::logic_error while the memory sleeps; hip_error; rank_error.
   void rebalance(stream_ref stream);
@@ -149,13 +142,13 @@ class partitioned_vector {
   detail::part_agreement agreement_;
   partition parts_;
   growable_device_vector<T> local_;
-  std::optional<growable_device_vector<T>> failed_;  // the target of a broken rebalance()
+  std::optional<growable_device_vector<T>> failed_;
 };
 
 template <typename T>
 void partitioned_vector<T>::rebalance(stream_ref stream) {
   const size_type size = local_.size();
-  std::optional<scoped_device> scope;  // a default stream is that of the rank's device
+  std::optional<scoped_device> scope;
   const auto check = [&] {
     scope.emplace(local_.device());
     detail::require_stream_of(ranks(), stream);
@@ -163,7 +156,7 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
   std::optional<detail::rebalance_plan> plan;
   std::optional<growable_device_vector<T>> fresh;
   std::optional<partition> even;
-  // Rights before the messages: the sender's device may write.
+  // A sender's device may write: it gets its right before the messages.
   const bool writes = local_.access(local_.device()) == access_right::read_write;
   const auto get_memory = [&] {
     even = partition::even(parts_.size(), parts_.ranks());
@@ -184,7 +177,7 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     // By reference: a std::function of its own might need memory of the host.
     agreement_.rebalance(parts_, size, std::ref(check), std::ref(get_memory), std::ref(send));
   } catch (const rank_error& error) {
-    // Messages may be under way to it.
+    // Messages to its memory may be under way.
     if (error.reason() == rank_failure::timeout || error.reason() == rank_failure::lost)
       failed_ = std::move(fresh);
     throw;
@@ -196,14 +189,13 @@ void partitioned_vector<T>::rebalance(stream_ref stream) {
     local_.size_ = plan->size;
     return;
   }
-  // Nothing follows elements that leave from the back.
+  // If elements leave from the back, none has been received behind them.
   local_.size_ = (keeps() ? plan->kept_end : size) + plan->received;
   if (plan->size == 0) return local_.clear();
   drop_front(keeps() ? plan->kept_begin : size, stream);
 }
 
-// All ranks have agreed by now, so the call must not fail because a device refuses to release
-// memory.
+// Only releases memory, and all ranks have agreed by now: a device that refuses is no failure.
 template <typename T>
 void partitioned_vector<T>::drop_front(size_type count, stream_ref stream) {
   try {

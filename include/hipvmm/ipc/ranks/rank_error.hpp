@@ -13,8 +13,7 @@ enum class rank_failure {
   remote,   ///< another rank could not do its part; the message has its reason
 };
 
-/// A failure between ranks. The message names the rank, and says what to do. After timeout and lost
-/// the communicator is unusable: each later call throws the same.
+/// After timeout and lost the communicator is unusable: each later call throws the same.
 class rank_error : public std::runtime_error {
  public:
   rank_error(rank_failure reason, int rank, const std::string& message)

@@ -16,8 +16,7 @@ namespace detail {
 class thread_group;
 }  // namespace detail
 
-/// Ranks that are threads of this process; each makes a thread_communicator, which may outlive
-/// this.
+/// Ranks that are threads of this process. A thread_communicator of them may outlive this.
 class thread_ranks {
  public:
   /// Throws: std::invalid_argument unless size > 0 and options.limit > 0.

@@ -10,8 +10,7 @@
 
 namespace hipvmm::mr {
 
-/// Provides alignments larger than the upstream's: allocates more, and returns an address within.
-/// RMM's aligned_resource_adaptor, but also for a request's own alignment. Thread-safe.
+/// Provides larger alignments than the upstream. Unlike RMM's, it also serves those of requests.
 /// - Requests for at most default_alignment are forwarded unchanged.
 /// - The memory of an aligned request is a whole multiple of its alignment long.
 /// - The error handler gets deallocations with another size, and of memory allocated elsewhere.
@@ -42,7 +41,7 @@ class aligned_resource_adaptor final : public resource_adaptor {
   const std::size_t alignment_;
   const std::size_t alignment_threshold_;
   std::mutex lock_;
-  std::unordered_map<void*, block> moved_;  // key: the address returned to the caller
+  std::unordered_map<void*, block> moved_;
 };
 
 }  // namespace hipvmm::mr

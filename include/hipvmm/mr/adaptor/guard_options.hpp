@@ -7,23 +7,20 @@
 
 namespace hipvmm::mr {
 
-/// Bytes that a guard_resource_adaptor fills memory with.
 struct guard_patterns {
   static constexpr unsigned char canary = 0xfd;  ///< before and behind blocks
   static constexpr unsigned char fresh = 0xcd;   ///< new blocks
   static constexpr unsigned char freed = 0xdd;   ///< blocks in quarantine
 };
 
-/// The time when a guard_resource_adaptor checks the bytes behind and before a freed block.
 enum class guard_check {
-  later,    ///< after the stream has passed the deallocation: at a later call, without a wait
+  later,    ///< without a wait, when the stream has passed the deallocation
   at_once,  ///< in deallocate(), which waits for the stream
 };
 
-/// The reaction of a guard_resource_adaptor to damage.
 enum class guard_damage {
-  reports,  ///< to the error handler
-  throws,   ///< from the next allocate(), allocate_sync() or flush(), as std::logic_error
+  reports,
+  throws,  ///< from the next allocate(), allocate_sync() or flush(), as std::logic_error
 };
 
 struct guard_options {

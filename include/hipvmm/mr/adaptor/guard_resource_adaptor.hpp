@@ -32,7 +32,7 @@ class guard_resource_adaptor final : public resource_adaptor {
 
   /// Throws: std::invalid_argument when there are no canaries; hip_error.
   explicit guard_resource_adaptor(memory_resource* upstream, const guard_options& options = {});
-  /// Calls flush(), and reports damage.
+  /// As flush(), but damage goes to the error handler with guard_damage::throws too.
   ~guard_resource_adaptor() override;
 
   /// Waits for the deallocations so far, checks all freed blocks and returns them to the upstream.

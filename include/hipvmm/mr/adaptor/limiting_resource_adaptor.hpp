@@ -10,8 +10,7 @@ namespace hipvmm::mr {
 
 /// Limits the number of bytes allocated at one time. Takes no lock.
 /// - Memory that the upstream itself holds beyond them, such as a pool's, does not count.
-/// - A request reserves its share of the limit before the upstream is called, and returns it when
-///   the upstream fails. So threads together never exceed the limit.
+/// - A request takes its share before the upstream is called: threads never exceed the limit.
 /// - Sizes passed to deallocate() are not checked. The error handler gets a report only if more is
 ///   deallocated than is allocated.
 class limiting_resource_adaptor final : public resource_adaptor {
@@ -31,7 +30,6 @@ class limiting_resource_adaptor final : public resource_adaptor {
   void do_deallocate_any(void* pointer, const request& freed) noexcept override;
 
   [[nodiscard]] std::size_t counted(std::size_t bytes) const noexcept;
-  /// Subtracts `bytes` and returns the value before.
   std::size_t take_off(std::size_t bytes) noexcept;
 
   const std::size_t allocation_limit_;

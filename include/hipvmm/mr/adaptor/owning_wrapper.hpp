@@ -9,7 +9,7 @@
 
 namespace hipvmm::detail {
 
-/// A base class of owning_wrapper, so that these exist before the other base uses them.
+/// The first base of owning_wrapper, so that the other base can use the resource.
 template <typename Resource, typename... Upstreams>
 struct owned_resources {
   template <typename... Args>
@@ -30,7 +30,6 @@ struct owned_resources {
 
 namespace hipvmm::mr {
 
-/// Owns a resource and a share of its upstreams, and forwards all calls to the resource.
 template <typename Resource, typename... Upstreams>
 class owning_wrapper final : private detail::owned_resources<Resource, Upstreams...>,
                              public resource_adaptor {

@@ -12,7 +12,6 @@
 
 namespace hipvmm::mr {
 
-/// `on` measures the time of the upstream's calls.
 enum class latency_timing { off, on };
 
 /// Counts bytes and allocations: current, peak and total, on nested levels. Thread-safe.
@@ -27,7 +26,7 @@ class statistics_resource_adaptor final : public resource_adaptor {
   /// Without initialisers, because with them Clang refuses pairs of it within this class.
   struct counter {
     std::int64_t value;  ///< allocated minus deallocated
-    std::int64_t peak;   ///< highest `value`
+    std::int64_t peak;
     std::int64_t total;  ///< sum of all allocations
   };
   /// Bytes first, then allocations.
@@ -35,9 +34,9 @@ class statistics_resource_adaptor final : public resource_adaptor {
 
   /// Requests of one power of two: element i is of 2^i to 2^(i+1) - 1 bytes. Not by levels.
   struct size_class {
-    std::uint64_t allocations;  ///< all that were served
-    std::uint64_t bytes;        ///< allocated now
-    std::uint64_t peak_bytes;   ///< highest `bytes`
+    std::uint64_t allocations;
+    std::uint64_t bytes;  ///< allocated now
+    std::uint64_t peak_bytes;
   };
   static constexpr std::size_t power_count = 64;
   /// Numbers of calls by duration: element i is of 2^i to 2^(i+1) - 1 ns; the first also of none.
@@ -46,7 +45,6 @@ class statistics_resource_adaptor final : public resource_adaptor {
   explicit statistics_resource_adaptor(memory_resource* upstream,
                                        latency_timing timing = latency_timing::off);
 
-  /// The counters of the innermost level.
   [[nodiscard]] counter get_bytes_counter() const noexcept { return innermost().first; }
   [[nodiscard]] counter get_allocations_counter() const noexcept { return innermost().second; }
 

@@ -44,8 +44,7 @@ class stream_allocator_adaptor {
   stream_ref stream_;
 };
 
-/// Returns whether memory allocated by either may be deallocated by the other at any time. Other
-/// than hipMM's, this compares the streams, because only their order protects the memory.
+/// Compares the streams, unlike hipMM's, because only their order protects the memory.
 template <typename A, typename B>
 bool operator==(const stream_allocator_adaptor<A>& a, const stream_allocator_adaptor<B>& b) {
   return a.stream() == b.stream() && a.underlying_allocator() == b.underlying_allocator();

@@ -20,21 +20,18 @@ namespace hipvmm::mr {
 class tracking_resource_adaptor final : public resource_adaptor {
  public:
   struct allocation_info {
-    std::size_t allocation_size;  ///< in bytes
-    std::vector<const void*>
-        strace;  ///< return addresses, the innermost first; empty unless requested
+    std::size_t allocation_size;
+    std::vector<const void*> strace;  ///< return addresses, the innermost first; empty by default
   };
 
   explicit tracking_resource_adaptor(memory_resource* upstream, bool capture_stacks = false);
   ~tracking_resource_adaptor() override;
 
-  /// The outstanding allocations at this moment, by address.
   [[nodiscard]] std::map<const void*, allocation_info> get_outstanding_allocations() const;
   /// A line for each outstanding block and one for each call in its stack; empty when there are
   /// none. Cost: with stacks tenths of a second at first, to read names and lines.
   [[nodiscard]] std::string get_outstanding_allocations_str() const;
   [[nodiscard]] std::size_t get_allocated_bytes() const noexcept;
-  /// Writes get_outstanding_allocations_str() to the debug log, as log_level::info.
   void log_outstanding_allocations() const;
 
  private:

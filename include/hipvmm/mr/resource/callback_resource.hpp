@@ -21,8 +21,7 @@ using deallocate_callback_t =
 using deallocate_sync_callback_t =
     std::function<void(void* pointer, std::size_t bytes, void* args)>;
 
-/// Allocates through callbacks of the program, such as those of another allocator. They are called
-/// without a lock, in the threads that use the resource, also concurrently.
+/// The callbacks are called without a lock, in the threads that use the resource, concurrently.
 /// - allocate_sync() calls `allocate` with the resource's own stream, and waits for it.
 /// - deallocate_sync() calls `deallocate_sync` and does not wait itself. Without such a callback it
 ///   waits for all devices, then calls `deallocate` with the own stream. If a wait fails, it calls
@@ -48,7 +47,7 @@ class callback_resource final : public memory_resource {
   deallocate_sync_callback_t deallocate_sync_;
   void* allocate_args_;
   void* deallocate_args_;
-  stream sync_stream_;  // used by allocate_sync() and deallocate_sync()
+  stream sync_stream_;
 };
 
 }  // namespace hipvmm::mr

@@ -125,7 +125,7 @@ class hip_async_resource final : public memory_resource {
   shareable_handle exported_;  // HIP's own on ROCm, the same each time; closed after the pool
   handle_type shareable_ = handle_type::none;
   used_pool pool_;
-  stream sync_stream_;                              // used by allocate_sync()
+  stream sync_stream_;
   std::shared_ptr<detail::pending_frees> pending_;  // ends before the pool does
   bool is_guarded_;                                 // HIP's pools do not reuse in stream order
 };

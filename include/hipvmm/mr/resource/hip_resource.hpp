@@ -8,8 +8,7 @@
 
 namespace hipvmm::mr {
 
-/// Allocates one device's memory directly by hipMalloc, without a cache: for long-lived memory and
-/// as a baseline. Two resources of one device are equal.
+/// Allocates by hipMalloc, without a cache. Two resources of one device are equal.
 /// Cost: hipMalloc and hipFree take tens of microseconds each, and hipFree waits for the device.
 /// With more than one device, the caller waits before hipFree:
 /// - deallocate() waits for its stream, which may be a peer's, or, if that fails, for all devices;

@@ -18,12 +18,10 @@ namespace hipvmm::mr {
 struct legacy_ipc_block {
   std::array<unsigned char, 64> handle;
   std::uint64_t offset;  ///< in the allocation, in bytes
-  std::uint64_t bytes;   ///< size of the block
+  std::uint64_t bytes;
 };
 
-/// Exports the `bytes` bytes at `offset` of an allocation of hipMalloc. Chunks and HIP's pools have
-/// other handles (region::export_range(), hip_async_resource::export_pointer()). See also
-/// vmm_pool_resource::export_legacy_block().
+/// Chunks and HIP's pools have other handles. See also vmm_pool_resource::export_legacy_block().
 /// Throws: std::invalid_argument if `allocation` is empty or has no such bytes; hip_error.
 [[nodiscard]] legacy_ipc_block export_legacy_block(const device_allocation& allocation,
                                                    std::size_t offset, std::size_t bytes);

@@ -42,7 +42,7 @@ class managed_resource final : public memory_resource {
     return device_ ? *device_ : device_ref::current();
   }
 
-  std::optional<device_ref> device_;  // empty: the current one
+  std::optional<device_ref> device_;
   attachment first_;
 };
 

@@ -11,9 +11,8 @@ namespace hipvmm::mr {
 /// may not use it. Needs no device. All are equal, and equal to a system_resource.
 /// Cost: deallocate() waits for its stream, because copies and host functions there may still use
 /// the memory. deallocate_sync() waits for the devices that reach all host memory, if there are
-/// any; copies and host functions must have finished. Failures: if a wait for a device fails, and
-/// in a stream that is being captured, the memory stays allocated and the error handler gets a
-/// report.
+/// any; copies and host functions must have finished. Failures: if a wait for a device fails, or
+/// the stream is captured, the memory stays allocated and the error handler gets a report.
 class new_delete_resource : public memory_resource {
  private:
   void do_deallocate(stream_ref stream, void* pointer, std::size_t bytes,

@@ -30,7 +30,6 @@ device_ref require_current_device(const char* user, memory_resource* resource);
 void deallocate_under(device_ref device, memory_resource* resource, stream_ref stream,
                       void* pointer, std::size_t bytes,
                       std::size_t alignment = memory_resource::default_alignment) noexcept;
-/// The same by memory_resource::deallocate_sync().
 void deallocate_sync_under(device_ref device, memory_resource* resource, void* pointer,
                            std::size_t bytes,
                            std::size_t alignment = memory_resource::default_alignment) noexcept;

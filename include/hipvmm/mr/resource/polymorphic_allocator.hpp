@@ -12,9 +12,8 @@
 
 namespace hipvmm::mr {
 
-/// Allocates elements in stream order from a resource, which it does not own. Differs from
-/// std::pmr::polymorphic_allocator: both functions take a stream. stream_allocator_adaptor makes a
-/// standard allocator of it. Any number of threads may use one.
+/// Allocates in stream order from a resource, which it does not own. Thread-safe.
+/// stream_allocator_adaptor makes a standard allocator of it.
 template <typename T>
 class polymorphic_allocator {
  public:
@@ -40,7 +39,6 @@ class polymorphic_allocator {
     resource_->deallocate(stream, pointer, count * sizeof(T), alignment);
   }
 
-  /// Never nullptr.
   [[nodiscard]] memory_resource* get_upstream_resource() const noexcept { return resource_; }
 
  private:
@@ -49,7 +47,6 @@ class polymorphic_allocator {
   memory_resource* resource_;
 };
 
-/// Returns whether memory allocated by either allocator may be deallocated by the other.
 template <typename T, typename U>
 bool operator==(const polymorphic_allocator<T>& a, const polymorphic_allocator<U>& b) noexcept {
   return a.get_upstream_resource()->is_equal(*b.get_upstream_resource());

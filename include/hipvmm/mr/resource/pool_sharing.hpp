@@ -12,13 +12,11 @@
 #include <hipvmm/vmm/access.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
 
-// The opaque struct behind hipMemPool_t.
 struct ihipMemPoolHandle_t;
 
 namespace hipvmm::mr {
 
-/// A block of a shareable HIP pool, for other processes: opaque data of HIP
-/// (hipMemPoolPtrExportData), plain bytes for any channel.
+/// A block of a shareable HIP pool: opaque data (hipMemPoolPtrExportData) for any channel.
 struct exported_pointer {
   std::array<unsigned char, 64> data;
 };
