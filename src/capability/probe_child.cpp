@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
@@ -129,31 +130,27 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
                            std::chrono::milliseconds patience) {
   constexpr int most_children = 5;
   std::string asked = ",";
-  std::string silent = ",";  // asked once more
-  std::string before;
+  std::map<std::string_view, std::string> silent;  // how each was silent; it is asked once more
   int broke = 0;
   for (int children = 0; broke < most_children && children < 2 * most_children; ++children) {
     for (const probe& each : all_probes())
       if (!each.is_open(found) && !lists(asked, each.name)) asked.append(each.name).append(",");
     try {
       conversation talk{device, found, program, asked};
-      const conversation::result came = talk.hold(silent == "," ? patience : 2 * patience);
+      const conversation::result came = talk.hold(silent.empty() ? patience : 2 * patience);
       if (came == conversation::result::done) return {};
       if (came == conversation::result::useless) return program + " " + talk.what();
       const probe& broken = *talk.begun();
       const bool is_silent = came == conversation::result::silent_in_probe;
-      if (is_silent && !lists(silent, broken.name)) {
-        silent.append(broken.name).append(",");
-        before = talk.what();
-        continue;
-      }
+      if (is_silent && silent.emplace(broken.name, talk.what()).second) continue;
       ++broke;
+      std::string how = talk.what();
+      if (is_silent) {
+        const std::string& before = silent.at(broken.name);
+        how += ", and before" + before.substr(before.find(" for"));
+      }
       // Closed if the process broke after its answer.
-      if (broken.is_open(found))
-        note_broken(broken, found,
-                    talk.what() + (is_silent ? ", and before" + before.substr(before.find(" for"))
-                                             : std::string{}),
-                    came);
+      if (broken.is_open(found)) note_broken(broken, found, how, came);
       asked.append(broken.name).append(",");
     } catch (const std::system_error& error) {
       return std::string{"no process could be started for probes: "} + error.what();

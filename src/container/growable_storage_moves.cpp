@@ -186,8 +186,9 @@ void growable_storage::require_moves_in(stream_ref stream) const {
   }
 }
 
-void growable_storage::require_copies_from(const void* source, stream_ref stream) const {
+void growable_storage::require_copies_from(const void* source, stream_ref stream) {
   if (device_count() < 2) return;
+  if (!memory_) memory_ = reserve_memory(device_, options_);  // after a move, for its rights
   const std::optional<device_ref> owner = detail::device_of_memory(source);
   if (!owner) return;
   for (const device_ref to : owners()) {
@@ -209,7 +210,7 @@ void growable_storage::require_copies_from(const void* source, stream_ref stream
         refuse(*owner, "write", " read_write access to the vector");
       // In these two cases device `to` makes the copy.
       unsigned long long right = hipMemAccessFlagsProtRead;
-      if ((!is_address_stable() || detail::device_of_stream(stream) == owner) &&
+      if ((!memory_->is_address_stable() || detail::device_of_stream(stream) == owner) &&
           detail::query_access(source, to, right) != hipSuccess)
         detail::clear_last_error();  // the source is of hipMalloc, which every engine reads
       if (right == hipMemAccessFlagsProtNone) refuse(to, "read", " read access to the source");

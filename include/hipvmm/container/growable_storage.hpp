@@ -130,7 +130,7 @@ class growable_storage {
   /// Throws: unsupported, which names the devices, if `source` is memory of another device and
   /// - the engine of one of the two devices would copy, and has no right to the other's memory;
   /// - AMD's runtime needs a link between two devices that is missing (copy_async()).
-  void require_copies_from(const void* source, stream_ref stream) const;
+  void require_copies_from(const void* source, stream_ref stream);
   /// Copies `bytes` bytes from offset `from` to offset `to` in the order of `stream`. The ranges
   /// are backed and may overlap.
   /// - A distance below 2 MiB and a 16th of `bytes` may need scratch memory of the same kind, up to

@@ -251,6 +251,7 @@ class detail::event_receiver {
     run_callback("memory_event_subscription", [&] { call_(event); });
   }
   bool give_ring(thread_record& to) noexcept {
+    if (is_of_parent()) return false;
     try {
       auto made = std::make_unique<event_ring>(events_per_thread_);
       const std::lock_guard lock{mutex_};
@@ -312,12 +313,15 @@ memory_event_subscription::~memory_event_subscription() {
 }
 
 std::vector<memory_event> memory_event_subscription::read() {
+  if (receiver_->is_of_parent()) return {};
   std::vector<memory_event> result = receiver_->read();
   std::ranges::stable_sort(result, {}, &memory_event::time_ns);
   return result;
 }
 
-std::uint64_t memory_event_subscription::lost() const noexcept { return receiver_->lost(); }
+std::uint64_t memory_event_subscription::lost() const noexcept {
+  return receiver_->is_of_parent() ? 0 : receiver_->lost();
+}
 
 std::uint64_t detail::next_event_id() noexcept {
   static constinit std::atomic<std::uint64_t> last{0};

@@ -129,8 +129,9 @@ int main(int argc, char** argv) {
       "'hipvmm-ctl remove NAME' removes a budget that no process uses.\n"
       "Budgets are those in /dev/shm, or in the folder that HIPVMM_BUDGETS names. See "
       "docs/guides/budgets.md.\n"
-      "'hipvmm-ctl keep FROM PATH' keeps the memory that a process publishes at FROM until SIGINT "
-      "or SIGTERM, also when that process ends: others attach at PATH. See docs/reference/ipc.md.");
+      "'hipvmm-ctl keep FROM PATH' keeps the memory that a process publishes at FROM, also when "
+      "that process ends, until SIGINT, SIGTERM or SIGHUP: others attach at PATH. See "
+      "docs/reference/ipc.md.");
   CLI::App* const listing = app.add_subcommand("list", "Show all budgets and their holders");
   listing->add_option("--json", chosen.json, "Write JSON, to standard output unless FILE is named")
       ->type_name("[-|FILE]")

@@ -78,17 +78,35 @@ TEST_CASE_FIXTURE(hundred_elements,
   CHECK(contents() == series<element12>(0, 150));
 }
 
+TEST_CASE("growable_device_vector: one that was moved from has the rights of its options") {
+  HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
+  const stream of_peer{peer};
+  growable_device_vector<element12> source{peer};
+  source.append(series<element12>(0, 50), of_peer);
+  source.grant(first_device, peer_right());
+  growth_options options;
+  options.chunks.access = {{peer, access_right::read_write}};
+  growable_device_vector<element12> target{first_device, options};
+  const growable_device_vector<element12> taken{std::move(target)};
+  target.append(source.span(), of_peer);  // NOLINT(bugprone-use-after-move)
+  CHECK(target.copy_to_host(of_peer) == series<element12>(0, 50));
+}
+
 TEST_CASE("growable_device_vector: elements that the target's devices may not read are refused" *
           needs_virtual_memory) {
   HIPVMM_REQUIRE_DEVICE(peer, peer_of(first_device), "second device that reaches the first");
   const stream of_peer{peer};
+  const stream own{first_device};
   growable_device_vector<element12> source{peer};
   source.append(series<element12>(100, 50), of_peer);
   growth_options both;
   both.chunks.placement = chunk_placement::striped({peer, first_device}, granule());
   const growth_options plain;
   const growth_options copied{.fallback = without_vmm::always};
-  for (const growth_options& options : {plain, both, copied}) {
+  const growth_options at_once{.max_bytes = 16 * granule(),
+                               .past_max = past_max_size::refuse,
+                               .fallback = without_vmm::always};
+  for (const growth_options& options : {plain, both, copied, at_once}) {
     growable_device_vector<element12> target{first_device, options};
     target.grant(peer);
     target.append(series<element12>(0, 100), of_peer);
@@ -98,6 +116,9 @@ TEST_CASE("growable_device_vector: elements that the target's devices may not re
       CHECK_THROWS_WITH_AS(target.append(source.span(), of_peer), refused, unsupported);
       CHECK_THROWS_WITH_AS(target.insert(1, source.span(), of_peer), refused, unsupported);
       CHECK_THROWS_WITH_AS(target.assign(source.span(), of_peer), refused, unsupported);
+      // Into memory of hipMalloc the target's device copies, in each stream.
+      if (options.fallback == without_vmm::always)
+        CHECK_THROWS_WITH_AS(target.append(source.span(), own), refused, unsupported);
       CHECK(target.capacity() == backed);
       CHECK(target.copy_to_host(of_peer) == series<element12>(0, 100));
       source.grant(first_device, access_right::read);

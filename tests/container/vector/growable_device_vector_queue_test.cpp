@@ -49,6 +49,22 @@ TEST_CASE_FIXTURE(queue, "growable_device_vector: erase_front moves no element")
   CHECK(vector.statistics().growth_steps == 4);
 }
 
+TEST_CASE("growable_device_vector: one at an address for life begins there again once empty") {
+  growth_options options = by_granules(16, past_max_size::refuse);
+  for (const without_vmm fallback : {without_vmm::use_hip_malloc, without_vmm::always}) {
+    options.fallback = fallback;
+    queue one{options};
+    const element300* const data = one.vector.data();
+    const std::size_t max_size = one.vector.max_size();
+    one.vector.erase_front(1, one.stream);
+    one.vector.erase_front(one.count - 1, one.stream);
+    CHECK(one.vector.max_size() == max_size);
+    one.vector.append(series<element300>(0, one.count), one.stream);
+    CHECK(one.vector.data() == data);
+    one.check(0, one.count);
+  }
+}
+
 TEST_CASE_FIXTURE(queue, "growable_device_vector: erase_front of nothing changes nothing") {
   const element300* const data = vector.data();
   vector.erase_front(0, stream);

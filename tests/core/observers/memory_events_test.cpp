@@ -5,6 +5,7 @@
 #include <hipvmm/core/observers/memory_events.hpp>
 
 #include "core/observers/memory_events.hpp"
+#include "support/process/forked_child.hpp"
 #include "support/test.hpp"
 
 namespace hipvmm {
@@ -253,6 +254,23 @@ TEST_CASE("memory_event_subscription: it ends in a child of fork() that lacks a 
   reporter.join();
 }
 #endif
+
+TEST_CASE("memory_event_subscription: a child of fork() reads nothing, and waits for nobody") {
+  memory_event_subscription all;
+  std::atomic<bool> done{false};
+  std::thread reader{[&] {
+    while (!done) static_cast<void>(all.read());
+  }};
+  bool works = true;
+  for (int i = 0; i < 20 && works; ++i)
+    works = test::succeeds_in_forked_child([&] {
+      send(1);  // this thread has no ring yet
+      return all.read().empty() && all.lost() == 0;
+    });
+  done = true;
+  reader.join();
+  CHECK(works);
+}
 
 TEST_CASE("memory_event_subscription: it begins and ends beside threads that report") {
   std::atomic<bool> is_over{false};

@@ -67,8 +67,9 @@ class memory_event_subscription {
   ~memory_event_subscription();
   memory_event_subscription& operator=(memory_event_subscription&&) = delete;
 
-  /// Takes out the kept events of all threads, in the order of time; none with a callback. Any
-  /// thread may call it. Of threads that report, only one with its first event may wait for it.
+  /// Takes out the kept events of all threads, in the order of time; none with a callback, or in a
+  /// child of fork(). Any thread may call it. Of threads that report, only one with its first event
+  /// may wait for it.
   [[nodiscard]] std::vector<memory_event> read();
   /// Events that are never delivered: overwritten before read(), caused by the callback, or of a
   /// thread that was ending or had no host memory to keep them.
