@@ -26,7 +26,9 @@ hipvmm::mpi_options options_of(hipvmm::mpi_device_memory memory, std::size_t sta
 
 // Long enough for four ranks on two busy cores to meet.
 constexpr milliseconds short_limit{600};
+/// All ranks call this, and then begin together.
 hipvmm::mpi_options limited() {
+  MPI_Barrier(mpi_world());
   return options_of(hipvmm::mpi_device_memory::ask, 65536, short_limit);
 }
 

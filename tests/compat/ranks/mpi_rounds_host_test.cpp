@@ -33,7 +33,9 @@ struct few_are_many {
   few_are_many& operator=(few_are_many&&) = delete;
 };
 
+/// All ranks call this, and then begin together.
 mpi_options with_limit(std::chrono::milliseconds limit) {
+  MPI_Barrier(mpi_world());
   mpi_options result;
   result.limit = limit;
   return result;
