@@ -57,7 +57,7 @@ int main() {
   try {
     const hipvmm::device_ref device = hipvmm::device_ref::current();
     if (hipvmm::capability_of(device).path() == hipvmm::memory_path::fallback)
-      std::printf("nothing to see here: memory sleeps by its chunks, and this device has none\n");
+      std::printf("nothing to see here: only chunks sleep, and this device has none\n");
     else
       run(device);
   } catch (const std::exception& error) {

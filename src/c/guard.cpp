@@ -172,6 +172,10 @@ std::string with_option_names(std::string_view sentence, std::string_view sectio
         (is_class || std::count(enumerations.begin(), enumerations.end(), word) != 0)) {
       word = word_from(at + 2);
       at += 2 + word.size();
+      if (is_class && word == "chunks" && sentence.substr(at, 1) == ".") {
+        word = word_from(at + 1);
+        at += 1 + word.size();
+      }
       option = option_of(word, unique_members);
       if (is_class) option = option_of(option, members);
       is_option = is_class;

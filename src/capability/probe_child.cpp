@@ -162,10 +162,10 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
   // Not tried in this process.
   for (std::size_t i = 0; i < trait_count; ++i)
     if (found.persistences[i] == persistence::open)
-      found.set(
-          static_cast<trait>(i), finding::unknown,
-          "not probed: " + std::to_string(broke) + " processes that probed ended one after another",
-          persistence::passing);
+      found.set(static_cast<trait>(i), finding::unknown,
+                "not probed: " + std::to_string(broke) +
+                    " processes ended, one after another, while they probed",
+                persistence::passing);
   return {};
 }
 

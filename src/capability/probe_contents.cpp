@@ -201,8 +201,8 @@ void probe_coherent_aliases(probe_site& site) {
                        "copies found at one address what was written at another, but kernels may "
                        "not: the device has 32 lanes as RDNA has (ROCm/hip#3728)");
   site.answer(trait::coherent_aliases, finding::yes,
-              "copies found at one address what was written at another, and the device is no RDNA, "
-              "where kernels would not (ROCm/hip#3728); no kernel has looked");
+              "copies found at one address what was written at another; no kernel was tried, and "
+              "only kernels of RDNA, which this is not, would not find it (ROCm/hip#3728)");
 }
 
 void probe_keeps_read_only(probe_site& site) {

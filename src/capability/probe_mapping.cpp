@@ -121,7 +121,7 @@ void probe_unmaps_many(probe_site& site) {
   if (tells && !is_to_be_had_again(base, bytes))
     return site.answer(trait::unmaps_many, finding::no,
                        "addresses whose three mappings had been undone by one call were freed, and "
-                       "are not to be had again as others are");
+                       "HIP does not reserve them again as it does others");
   site.answer(trait::unmaps_many, finding::yes,
               "three neighbouring mappings were undone by one call and their addresses freed");
 }

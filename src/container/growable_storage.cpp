@@ -77,15 +77,15 @@ std::unique_ptr<detail::storage_memory> reserve_memory(device_ref device,
   if (options.chunks.tag || options.chunks.registrar)
     throw unsupported{
         (options.chunks.tag
-             ? std::string{"growth_options::chunks.tag: memory sleeps by its chunks"}
-             : std::
-                   string{"growth_options::chunks.registrar: memory is registered by its chunks"}) +
+             ? std::string{"growth_options::chunks.tag: only chunks sleep"}
+             : std::string{"growth_options::chunks.registrar: only chunks are registered"}) +
         ", and the vector has none: " + detail::why_no_chunks(device, options.resource) +
         "; leave the " + (options.chunks.tag ? "tag" : "registrar") + " out"};
   if (is_for_life && options.max_bytes == 0)
     throw unsupported{
-        "growth_options::past_max is refuse, which promises an address for life; on device " +
-        std::to_string(device.ordinal()) + " that takes all memory at the first growth, for " +
+        "growth_options::past_max is refuse, so the first growth takes the memory of max_bytes, "
+        "which is 0: the vector on device " +
+        std::to_string(device.ordinal()) + " has no chunks, because " +
         detail::why_no_chunks(device, options.resource) +
         "; set growth_options::max_bytes to the final size, or past_max to move"};
   return std::make_unique<detail::malloc_storage>(device, wanted, chunks, options.resource);

@@ -202,9 +202,8 @@ void growable_storage::require_copies_from(const void* source, stream_ref stream
         const std::string name = "device " + std::to_string(engine.ordinal());
         throw unsupported{"a copy from memory of device " + std::to_string(owner->ordinal()) +
                           " into a vector with memory of device " + std::to_string(to.ordinal()) +
-                          ": the engine of " + name + " makes it, and may not " + lack +
-                          " there (" + strategy.peer_copies.reason() + "); grant " + name + what +
-                          " first"};
+                          ": " + name + " makes the copy, and may not " + lack + " there (" +
+                          strategy.peer_copies.reason() + "); grant " + name + what + " first"};
       };
       if (access(*owner) != access_right::read_write)
         refuse(*owner, "write", " read_write access to the vector");
@@ -277,12 +276,12 @@ std::string growable_storage::explain() const {
           format_bytes(capacity_bytes()) + " in " + std::to_string(count) +
           (is_mapped ? " chunk" : " allocation") + (count == 1 ? "\n" : "s\n");
   if (has_fixed_address()) {
-    text += "data() stays for life from the first growth on, which takes all of the memory\n";
+    text += "the first growth takes all of the memory; then only erase_front() changes data()\n";
   } else if (!is_mapped) {
     text += "data() changes when memory is added: " + std::to_string(counts_.base_moves) +
             " times so far, with " + format_bytes(counts_.copied_bytes) + " copied\n";
   } else if (options_.past_max == past_max_size::refuse) {
-    text += "data() stays for life\n";
+    text += "only erase_front() changes data()\n";
   } else {
     text += "data() stays the same within the reservation, and changed " +
             std::to_string(counts_.base_moves) + " times so far\n";

@@ -32,16 +32,17 @@ malloc_storage::malloc_storage(device_ref owner, std::size_t max_bytes,
       granularity_{resource == nullptr ? unit_of(capability_of(owner)).minimum
                                        : mr::memory_resource::default_alignment},
       limit_{align_up(max_bytes, granularity_)} {
-  require_not_shareable(chosen.shareable, "region_options::shareable", owner,
+  require_not_shareable(chosen.shareable, "growth_options::chunks.shareable", owner,
                         why_no_chunks(owner, resource));
   if (!chosen.placement.is_one_device())
-    throw unsupported{"region_options::placement on device " + std::to_string(owner.ordinal()) +
-                      ": chunks only can be placed, and the memory is one allocation of " +
+    throw unsupported{"growth_options::chunks.placement on device " +
+                      std::to_string(owner.ordinal()) +
+                      ": only chunks can be placed, and the memory is one allocation of " +
                       (resource != nullptr ? "growth_options::resource" : "hipMalloc") +
                       "; use chunk_placement::one_device()"};
   if (chosen.memory != chunk_memory::standard)
-    throw unsupported{"region_options::memory on device " + std::to_string(owner.ordinal()) +
-                      ": chunks only can be uncached, and the memory is one allocation of " +
+    throw unsupported{"growth_options::chunks.memory on device " + std::to_string(owner.ordinal()) +
+                      ": only chunks can be uncached, and the memory is one allocation of " +
                       (resource != nullptr ? "growth_options::resource" : "hipMalloc") +
                       "; use chunk_memory::standard"};
   set_access(chosen.access);

@@ -51,11 +51,11 @@ region reserve(device_ref device, const slot_geometry& geometry, const slot_aren
   region result =
       options.tag ? detail::region_aside(device, wanted, chosen) : region{device, wanted, chosen};
   if (result.max_bytes() < wanted)
-    throw out_of_memory{exhausted::addresses, device.ordinal(), wanted, result.max_bytes(),
-                        "a slot_arena needs them in one piece: " + std::to_string(geometry.slots) +
-                            " slots of " + format_bytes(geometry.stride) + " in " +
-                            std::to_string(geometry.planes) +
-                            " planes; fewer slots, or shorter ones, need fewer"};
+    throw out_of_memory{
+        exhausted::addresses, device.ordinal(), wanted, result.max_bytes(),
+        "a slot_arena needs its addresses in one piece: " + std::to_string(geometry.slots) +
+            " slots of " + format_bytes(geometry.stride) + " in " +
+            std::to_string(geometry.planes) + " planes; fewer slots, or shorter ones, need fewer"};
   return result;
 }
 

@@ -64,17 +64,15 @@ void slot_allocator::require_not_evicting(const char* function) const {
   if (evicting_ == nullptr) [[likely]]
     return;
   throw std::logic_error{std::string{function} +
-                         ": called by the eviction callback of a commit, in which slots are "
-                         "released and truncated and get no memory: call it when the commit has "
-                         "returned"};
+                         ": called by the eviction callback of a commit, which may only release "
+                         "and truncate slots: call it when the commit has returned"};
 }
 
 void slot_allocator::require_outside_batch(const char* function, std::size_t which) const {
   if (evicting_ == nullptr || !evicting_->names(which)) return;
   throw std::invalid_argument{slot_text(function, which) +
-                              " is of the batch that is being committed, and its eviction callback "
-                              "calls this: choose a slot that the commit does not name, or let "
-                              "the commit fail"};
+                              " is of the batch whose commit called this eviction callback: choose "
+                              "a slot that the commit does not name, or let the commit fail"};
 }
 
 bool slot_allocator::has_passed(std::size_t which) {

@@ -116,7 +116,7 @@ region::region(device_ref device, std::size_t max_bytes, const region_options& o
     throw unsupported{
         "a region on device " + std::to_string(device.ordinal()) +
         ", which offers no virtual memory management that can be used: " + found.why_fallback() +
-        "; growable_device_vector and vmm_pool_resource stand on hipMalloc there"};
+        "; use growable_device_vector or vmm_pool_resource, which use hipMalloc there"};
   state_ = std::make_unique<detail::region_state>(device, max_bytes, options, found, address);
 }
 
@@ -175,11 +175,13 @@ void detail::adopt_chunks(region& in, std::map<std::size_t, physical_chunk>& chu
     if (chunk.empty())
       throw std::invalid_argument{"region::adopt: the chunk is empty: it was moved from"};
     require_units(self, "adopt", offset, chunk.bytes());
-    if (std::ranges::find(devices, chunk.device()) == devices.end())
-      throw std::invalid_argument{"region::adopt: the chunk is memory of device " +
-                                  std::to_string(chunk.device().ordinal()) + ", the region's is " +
-                                  std::to_string(self.device.ordinal()) +
-                                  ", and its stripes are on no such device"};
+    if (std::ranges::find(devices, chunk.device()) == devices.end()) {
+      std::string text = "region::adopt: the chunk is memory of device " +
+                         std::to_string(chunk.device().ordinal()) +
+                         ", and the region takes chunks of device";
+      for (const device_ref each : devices) text.append(" ").append(std::to_string(each.ordinal()));
+      throw std::invalid_argument{text};
+    }
     bytes += chunk.bytes();
   }
   if (chunks.empty()) return;

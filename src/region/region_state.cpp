@@ -112,8 +112,8 @@ std::unique_ptr<const memory_strategy> region_state::strategy_for(device_ref own
                         chosen.placement.beyond_budget());
     if (chosen.memory == chunk_memory::uncached)
       throw unsupported{
-          "region_options::memory: uncached chunks are memory of devices, and the placement spills "
-          "to the host; leave one of both out"};
+          "region_options::memory: only devices make uncached chunks, and the placement spills to "
+          "the host; use chunk_memory::standard, or a placement without spill"};
   }
   if (chosen.memory == chunk_memory::uncached)
     made->uncached_chunks.require("region_options::memory");

@@ -190,8 +190,8 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
   if (to.device() && rights.get(*to.device()) != access_right::read_write)
     throw std::invalid_argument{"region::move_range: device " +
                                 std::to_string(to.device()->ordinal()) +
-                                " has no right to write to the region whose bytes it is to hold: "
-                                "grant it read_write first"};
+                                " cannot hold bytes of the region, because it has no right to "
+                                "write to it: grant it read_write first"};
   for (const auto at : moving) {
     const access_map& kept = rights_to(at->second);
     require_readable(kept, at->first, at->second.chunk.device());
@@ -219,9 +219,9 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
   try {
     fresh = with_advice([&] { return acquire_like(moving, to); },
                         [&] {
-                          return "region::move_range was to move " + std::to_string(moving.size()) +
-                                 " chunks there, and moved none: free memory there, or move fewer "
-                                 "bytes at a time";
+                          return "region::move_range moved none of " +
+                                 std::to_string(moving.size()) +
+                                 " chunks: free memory there, or move fewer bytes at a time";
                         });
     copy_into(fresh, moving, stream);
     before.reset();  // from here on `addresses` may hold memory of the new device
@@ -327,9 +327,10 @@ void region_state::free_for_a_moment(const char* subject) {
   may_pin_memory = false;
   addresses->require_known();
   if (addresses->is_lost())
-    warn(subject, "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
-                      ", were freed so that their memory returns, and others took them before "
-                      "they were reserved again: commit() and resume() throw until they are free");
+    warn(subject,
+         "the addresses at " + address_text(base()) + ", " + format_bytes(max_bytes()) +
+             ", were freed so that their memory returns, and others took them before "
+             "they were reserved again: commit(), adopt() and resume() throw until they are free");
 }
 
 }  // namespace hipvmm::detail

@@ -59,8 +59,8 @@ void require_concurrent_access(device_ref device, const char* call) {
   detail::clear_last_error();
   throw unsupported{std::string{call} + ": device " + std::to_string(device.ordinal()) +
                     " takes turns with the host in using managed memory "
-                    "(hipDeviceAttributeConcurrentManagedAccess is 0), which moves when it is used "
-                    "and not ahead; leave the call out, or name devices and streams for which "
+                    "(hipDeviceAttributeConcurrentManagedAccess is 0), so memory moves only when "
+                    "it is used; leave the call out, or name devices and streams for which "
                     "device_ref::supports_concurrent_managed_access() is true"};
 }
 

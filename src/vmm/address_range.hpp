@@ -136,11 +136,12 @@ class address_range final : public detail::refused_end {
   void require_known() const {
     for (const reserved_part& each : parts_)
       if (each.is_forgotten)
-        detail::throw_failure(hipErrorUnknown, "hipMemAddressFree",
-                              "the addresses at " + detail::address_text(each.start) + ", " +
-                                  format_bytes(each.bytes) +
-                                  ", are lost, because HIP has forgotten them without freeing "
-                                  "them: end their object; then the rest of its tag can wake");
+        detail::throw_failure(
+            hipErrorUnknown, "hipMemAddressFree",
+            "the addresses at " + detail::address_text(each.start) + ", " +
+                format_bytes(each.bytes) +
+                ", are lost, because HIP has forgotten them without freeing "
+                "them: end the object that has them; then resume() wakes the rest of its tag");
   }
   /// Returns false while others hold some. Throws: out_of_memory, hip_error.
   [[nodiscard]] bool take_back() {

@@ -233,6 +233,8 @@ TEST_CASE("options: sentences name them as the texts do") {
   CHECK(named("pool_options::tag: growth_options::fallback is without_vmm::always") ==
         "sleep_tag: without_vmm is always");
   CHECK(named("region_options::memory: use chunk_memory::standard") == "memory: use standard");
+  CHECK(named("growth_options::chunks.tag: only chunks sleep") == "sleep_tag: only chunks sleep");
+  CHECK(named("set growth_options::chunks.memory") == "set memory");
   CHECK(named("choose slot_layout::packed, access_right::read or sleep_storage::file") ==
         "choose packed, read or file");
   CHECK(named("vmm_pool_resource::grant: the tag") == "vmm_pool_resource::grant: the tag");

@@ -145,7 +145,7 @@ HIPVMM_TEST_CASE_IN("probes: after a few processes that crashed no more are star
   CHECK(found.findings[index_of(trait::keeps_read_only)] == finding::unknown);
   CHECK(found.persistences[index_of(trait::keeps_read_only)] == persistence::passing);
   CHECK(found.reasons[index_of(trait::keeps_read_only)] ==
-        "not probed: 5 processes that probed ended one after another");
+        "not probed: 5 processes ended, one after another, while they probed");
   check_no_child_left();
   CHECK(open_descriptors() == descriptors);
 }

@@ -29,7 +29,7 @@ HIPVMM_TEST_CASE_IN(
     "without virtual memory: a region throws unsupported and names what does not need it",
     {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
   for (const char* part :
-       {"which offers no virtual memory", "growable_device_vector and vmm_pool_resource"})
+       {"which offers no virtual memory", "growable_device_vector or vmm_pool_resource"})
     CHECK_THROWS_WITH_AS((region{first_device, some_bytes}), doctest::Contains(part), unsupported);
 }
 

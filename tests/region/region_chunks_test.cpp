@@ -120,8 +120,8 @@ TEST_CASE_FIXTURE(shared_region, "region: what cannot be adopted stays the calle
   CHECK(!chunk.empty());
   if (device_count() > 1) {
     physical_chunk other{second_device, granularity_of(second_device).minimum};
-    CHECK(text_of_invalid(region, 2 * unit, std::move(other)).find("device 1, the region's is 0") !=
-          std::string::npos);
+    CHECK(text_of_invalid(region, 2 * unit, std::move(other))
+              .find("device 1, and the region takes chunks of device 0") != std::string::npos);
     CHECK(!other.empty());
   }
   CHECK(region.chunk_count() == 2);

@@ -98,11 +98,11 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
                                 .registrar = options.registrar};
     auto from = make_backend(owner, wanted, chunks, options.fallback);
     if (options.tag && !from->traits.moves_chunks)
-      throw unsupported{"pool_options::tag: memory sleeps by its chunks, and the pool has none: " +
+      throw unsupported{"pool_options::tag: only chunks sleep, and the pool has none: " +
                         from->explain() + "; leave the tag out"};
     if (options.registrar && !from->traits.moves_chunks)
       throw unsupported{
-          "pool_options::registrar: memory is registered by its chunks, and the pool has none: " +
+          "pool_options::registrar: only chunks are registered, and the pool has none: " +
           from->explain() + "; leave it out, and register the blocks"};
     from->set_access(options.access);
     const std::size_t allowed =

@@ -30,7 +30,7 @@ struct tag_claim {
   explicit tag_claim(const memory_tag& of) : tag{of} {
     if (!tag.state()->begin_evictions())
       throw std::invalid_argument{"evictable: the tag \"" + tag.name() +
-                                  "\" has one already: use or end that"};
+                                  "\" has one already: use that evictable, or end it"};
   }
   ~tag_claim() { tag.state()->end_evictions(); }
   tag_claim& operator=(tag_claim&&) = delete;

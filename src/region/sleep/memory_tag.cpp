@@ -180,8 +180,8 @@ std::size_t tag_state::end_torn_sleep(turn& mine) {
 std::size_t tag_state::prepare_suspend(keep what, const suspend_options& options) {
   if (options.storage != sleep_storage::pinned && options.storage != sleep_storage::pinned_kept)
     throw std::invalid_argument{
-        "prepare_suspend: pinned memory alone is made ahead, because it takes longer to make than "
-        "to fill: suspend() makes pageable memory and files"};
+        "prepare_suspend: it makes only pinned memory ahead, which takes longer to make than to "
+        "fill; suspend() itself makes pageable memory and files"};
   const sleep_plan plan{what, options.ranges};
   turn mine{*this};
   if (is_asleep()) throw std::logic_error{refusal("prepare_suspend")};

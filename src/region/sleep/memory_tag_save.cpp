@@ -57,7 +57,7 @@ void tag_state::require_members_have(const std::vector<suspend_range>& ranges) c
           return has_address(all, each.address) && has_address(all, last);
         }))
       throw std::invalid_argument{
-          "suspend: the range of " + format_bytes(each.bytes) + " at " +
+          "suspend_options::ranges: the range of " + format_bytes(each.bytes) + " at " +
           address_text(each.address) + " is not memory of one region, vector, pool or arena" +
           " that carries the tag" + (name_.empty() ? "" : " \"" + name_ + "\"")};
   }

@@ -18,11 +18,12 @@ sleep_plan::sleep_plan(keep rest, std::vector<suspend_range> ranges, bool waits)
   };
   for (const suspend_range& each : ranges_) {
     if (each.address == nullptr || each.bytes == 0)
-      throw std::invalid_argument{"suspend: " + text_of(each) +
+      throw std::invalid_argument{"suspend_options::ranges: " + text_of(each) +
                                   " names no memory: leave it out, or name its first byte and its "
                                   "bytes"};
     if (each.bytes > std::numeric_limits<std::uintptr_t>::max() - start_of(each))
-      throw std::invalid_argument{"suspend: " + text_of(each) + " ends beyond all addresses"};
+      throw std::invalid_argument{"suspend_options::ranges: " + text_of(each) +
+                                  " ends beyond all addresses"};
   }
   std::ranges::sort(ranges_, [](const suspend_range& a, const suspend_range& b) {
     return start_of(a) < start_of(b);

@@ -368,7 +368,7 @@ TEST_CASE("sleep: slabs take no tag") {
   const std::string text = text_thrown_by<unsupported>([&] {
     const mr::vmm_pool_resource pool{first_device, options};
   });
-  CHECK(text.find("pool_options::tag: memory sleeps by its chunks") == 0);
+  CHECK(text.find("pool_options::tag: only chunks sleep") == 0);
 }
 
 TEST_CASE("sleep: a pool with an exported block is refused, and awake") {

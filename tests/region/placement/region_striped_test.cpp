@@ -243,7 +243,7 @@ TEST_CASE("growable_device_vector: memory that is no chunks cannot be placed") {
   const growth_options options{.chunks = striped_over({first_device, peer}, 2 * MiB),
                                .resource = &resource};
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
-                       doctest::Contains("region_options::placement"), unsupported);
+                       doctest::Contains("growth_options::chunks.placement"), unsupported);
 }
 
 TEST_SUITE_END();

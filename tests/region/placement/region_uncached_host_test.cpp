@@ -58,7 +58,7 @@ HIPVMM_TEST_CASE_IN("growable_device_vector: there are no uncached vectors on hi
                     {"HIPVMM_HOST_PROFILE=rocm-5.7"}) {
   const growth_options options{.chunks = {.memory = chunk_memory::uncached}};
   CHECK_THROWS_WITH_AS((growable_device_vector<int>{first_device, options}),
-                       doctest::Contains("region_options::memory on device 0"), unsupported);
+                       doctest::Contains("growth_options::chunks.memory on device 0"), unsupported);
 }
 
 TEST_SUITE_END();

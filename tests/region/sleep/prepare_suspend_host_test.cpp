@@ -141,7 +141,7 @@ TEST_CASE_FIXTURE(sleeping_regions,
   CHECK_THROWS_AS(prepare_suspend(tag, keep::contents, options), std::invalid_argument);
   for (const sleep_storage where : {sleep_storage::pageable, sleep_storage::file})
     CHECK_THROWS_WITH_AS(prepare_suspend(tag, keep::contents, {where, {}, "/tmp", {}}),
-                         doctest::Contains("pinned memory alone"), std::invalid_argument);
+                         doctest::Contains("only pinned memory"), std::invalid_argument);
   suspend(tag, keep::contents, stream);
   CHECK_THROWS_WITH_AS(prepare_suspend(tag, keep::contents), doctest::Contains("memory sleeps"),
                        std::logic_error);
