@@ -134,6 +134,7 @@ hipvmm_status hipvmm_flush_log(void);
 hipvmm_status hipvmm_provider(const char** name);
 /** Zero when there is none. */
 hipvmm_status hipvmm_device_count(int* count);
+/** The current device of the calling thread, as hipGetDevice() and hipSetDevice() have it. */
 hipvmm_status hipvmm_device_current(int* device);
 hipvmm_status hipvmm_device_make_current(int device);
 hipvmm_status hipvmm_device_name(int device, char* text, size_t capacity, size_t* length);
@@ -162,7 +163,8 @@ hipvmm_status hipvmm_event_create(int device, hipvmm_event* event);
 hipvmm_status hipvmm_event_destroy(hipvmm_event event);
 /** The hipEvent_t. hipEventRecord() hides an order from pools: call hipvmm_event_record(). */
 hipvmm_status hipvmm_event_get(hipvmm_event event, void** value);
-/** The event is done when all work now in `stream`, of its device, is. Replaces the last record. */
+/** The event is done when all work now in `stream`, of the event's device, has finished. Replaces
+ * an earlier record. */
 hipvmm_status hipvmm_event_record(hipvmm_event event, void* stream);
 /** Gets 1 if the last record is done, or there is none, else 0. */
 hipvmm_status hipvmm_event_is_done(hipvmm_event event, int* done);
@@ -388,7 +390,7 @@ hipvmm_status hipvmm_deallocate_sync(hipvmm_resource resource, void* pointer, si
 hipvmm_status hipvmm_get_device_resource(int device, hipvmm_resource* resource);
 /** Sets the resource for `device`, and keeps it alive until another is set. */
 hipvmm_status hipvmm_set_device_resource(int device, hipvmm_resource resource);
-/** The initial resource is hipMalloc. */
+/** Restores the initial resource, hipMalloc. */
 hipvmm_status hipvmm_reset_device_resource(int device);
 /** As above, for the current device of the calling thread. */
 hipvmm_status hipvmm_get_current_device_resource(hipvmm_resource* resource);
@@ -415,14 +417,15 @@ void hipvmm_device_deallocate_sync(void* pointer);
 hipvmm_status hipvmm_device_forget_stream(void* stream);
 /** The pool of a device, made by the first call that needs it, with the options that HIPVMM_CONF
  * has for pools. Devices that reach it have access unless HIPVMM_CONF says otherwise. It does not
- * delay a stream for memory that another one freed. Ends with the process, or its last block. */
+ * delay a stream for memory that another one freed. It ends with the process, or with the last of
+ * its blocks if that is later. */
 hipvmm_status hipvmm_device_pool(int device, hipvmm_resource* pool);
 
 /* ---- Pools; arenas too if the comment says so ---- */
 
 typedef struct hipvmm_pool_statistics {
   size_t struct_size;
-  size_t reserved_current;
+  size_t reserved_current; /**< physical memory held */
   size_t reserved_high;
   size_t used_current; /**< allocated by callers */
   size_t used_high;

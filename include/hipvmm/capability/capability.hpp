@@ -15,7 +15,8 @@
 
 namespace hipvmm {
 
-/// A property that differs between releases of HIP. A runtime without defects answers yes.
+/// A yes-or-no property of device memory that differs between releases of HIP. A runtime without
+/// defects answers yes.
 enum class trait : unsigned {
   virtual_memory,        ///< chunks can be created, mapped, granted and used
   several_reservations,  ///< several reservations can be in use at a time
@@ -65,7 +66,7 @@ enum class quirk {
   no_aliases,          ///< no chunk is used at two addresses
   import_by_pointer,   ///< import gets a pointer to the descriptor
   larger_chunks,       ///< growth adds more slack while descriptors run short
-  one_reservation,     ///< a region past its maximum moves
+  one_reservation,     ///< a region past its maximum moves, even if addresses behind it are free
 };
 
 /// In nanoseconds, each the second least of seven calls; zero if not measured.
@@ -77,7 +78,7 @@ struct call_costs {
 class capability {
  public:
   [[nodiscard]] finding operator[](trait which) const noexcept;
-  /// Yes, or unknown if docs/reference/capability.md lists unknown as yes.
+  /// Whether the finding is yes, or unknown if docs/reference/capability.md lists unknown as yes.
   [[nodiscard]] bool has(trait which) const noexcept;
   /// A sentence: the probe's observation, or the finding's source.
   [[nodiscard]] const std::string& reason(trait which) const noexcept;
@@ -91,13 +92,14 @@ class capability {
   [[nodiscard]] std::size_t minimum_granularity() const noexcept;
   [[nodiscard]] std::size_t recommended_granularity() const noexcept;
   [[nodiscard]] int descriptors_per_chunk() const noexcept;  ///< -1: not measured
-  /// Time after a map in which work may miss it, with a margin; zero without wait_until_visible.
+  /// The time after a map in which work may miss the mapping, with a margin; zero without
+  /// wait_until_visible.
   [[nodiscard]] std::chrono::nanoseconds visibility_delay() const noexcept;
   [[nodiscard]] const call_costs& costs() const noexcept;
 
   /// The cache's key: device, driver, runtime, kernel and library.
   [[nodiscard]] const std::string& fingerprint() const noexcept;
-  /// Part of a sentence: "probed now", "read from /path".
+  /// The source of the record, as part of a sentence: "probed now", "read from /path".
   [[nodiscard]] const std::string& origin() const noexcept;
 
   struct record;

@@ -104,7 +104,7 @@ inline constexpr std::size_t RMM_DEFAULT_HOST_ALIGNMENT = alignof(std::max_align
   return is_pow2(alignment);
 }
 using hipvmm::align_down;
-/// Wraps around at the end. `alignment` is a power of two.
+/// Wraps around past the largest value. Pre: `alignment` is a power of two.
 [[nodiscard]] constexpr std::size_t align_up(std::size_t value, std::size_t alignment) noexcept {
   return align_down(value + alignment - 1, alignment);
 }

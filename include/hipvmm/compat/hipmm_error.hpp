@@ -49,6 +49,7 @@ template <typename Exception = logic_error>
 #define HIPVMM_HIPMM_THIRD(first, second, third, ...) third
 #define HIPVMM_HIPMM_FOURTH(first, second, third, fourth, ...) fourth
 
+/// Throws hip_error, or the exception that a second argument names, when the HIP call fails.
 #define RMM_CUDA_TRY(...) \
   HIPVMM_HIPMM_THIRD(__VA_ARGS__, HIPVMM_HIPMM_TRY_AS, HIPVMM_HIPMM_TRY, )(__VA_ARGS__)
 #define HIPVMM_HIPMM_TRY(call) \
@@ -74,6 +75,7 @@ template <typename Exception = logic_error>
 #define RMM_ASSERT_CUDA_SUCCESS(call) assert(static_cast<int>(call) == 0)
 #endif
 
+/// Throws logic_error, or the exception that a third argument names, unless the condition holds.
 #define RMM_EXPECTS(...)                                                            \
   HIPVMM_HIPMM_FOURTH(__VA_ARGS__, HIPVMM_HIPMM_EXPECTS_AS, HIPVMM_HIPMM_EXPECTS, ) \
   (__VA_ARGS__)

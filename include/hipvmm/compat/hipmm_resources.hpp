@@ -145,7 +145,8 @@ class sam_headroom_memory_resource final : public resource_of<hipvmm::mr::sam_he
       : resource_of{std::in_place, device_ref::current(), headroom} {}
 };
 
-/// Differs from hipMM's, which allocates half of the free memory: starts empty unless requested.
+/// Differs from hipMM's, which initially allocates half of the free memory: this one allocates none
+/// unless `initial_pool_size` is given.
 class cuda_async_memory_resource final : public resource_of<hipvmm::mr::hip_async_resource> {
  public:
   enum class allocation_handle_type { none, posix_file_descriptor };

@@ -55,7 +55,8 @@ struct mpi_options : communicator_options {
 /// - After rank_error of a transfer that is not staged, MPI may still use the memory of its pieces:
 ///   keep it until MPI_Finalize or the end of the process.
 /// - Calls from another thread than that of MPI_Init need MPI_THREAD_SERIALIZED.
-/// - After MPI_Finalize, and in a child of fork(), calls throw rank_error of lost; it may end then.
+/// - After MPI_Finalize, and in a child of fork(), calls throw rank_error of lost; the object may
+///   be destroyed then.
 class mpi_communicator final : public communicator {
  public:
   /// Collective. Throws: std::invalid_argument if MPI is not initialized or already finalized,
@@ -267,6 +268,7 @@ class mpi_communicator final : public communicator {
     bool any = false;
     for (staging_buffer* each : sent.busy) {
       if (!each->is_copying) continue;
+      // In order, because messages of two ranks arrive as they were sent.
       if (!each->copied.is_done()) break;
       each->message = link_.send(each->message.rank, each->memory.data(), each->message.bytes);
       each->is_copying = false;

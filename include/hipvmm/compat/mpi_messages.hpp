@@ -115,7 +115,7 @@ class mpi_link {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] std::chrono::milliseconds limit() const noexcept { return limit_; }
-  /// MPI counts them by an int.
+  /// The most bytes of one message, which MPI counts by an int.
   std::size_t piece_bytes = GiB;
 
   /// Throws: the rank_error of an earlier one; rank_error of lost if MPI has ended.
@@ -141,7 +141,7 @@ class mpi_link {
                     name_ranks({rank_}) + " has ended its communicator, by an exception; the ranks "
                                           "that are left need one of their own"});
     } catch (const std::bad_alloc&) {
-      return;
+      return;  // the other ranks then wait up to the limit
     }
   }
 
@@ -302,6 +302,7 @@ class mpi_link {
     while (hear(answer_tag, from, what)) {
       if (from != suspect_) continue;
       require_same_function(from, what.tag);
+      // Otherwise that rank is in an earlier call, and is late itself.
       if (what.tag == tag_) suspect_ = what.awaited < 0 || !asks ? -1 : ask(what.awaited);
     }
     if (asks && suspect_ < 0) suspect_ = ask(awaited);
@@ -398,7 +399,7 @@ class mpi_link {
   int tag_ = 0;
   mpi_function function_ = mpi_function::all_gather;
   last_failure failure_;
-  int suspect_ = -1;
+  int suspect_ = -1;  // the rank whose answer is awaited
   std::list<std::pair<whereabouts, MPI_Request>> told_;
 };
 

@@ -17,9 +17,10 @@ namespace hipvmm::detail {
 /// From so many ranks on, collectives go in rounds. Equal on all ranks; tests lower it.
 inline std::atomic<int> mpi_rounds_from{64};
 
-/// One all_gather() or all_to_all() on one rank. It has P - 1 messages each way or, in rounds, log2
-/// P, rounded up: in round k = 1, 2, 4, ... each rank r sends its pieces to r + k, and receives
-/// from r - k (Bruck's algorithms). A late rank holds up others through those between: mpi_link.
+/// One all_gather() or all_to_all() on one of P ranks. It has P - 1 messages each way or, in
+/// rounds, the logarithm of P to base 2, rounded up: in round k = 1, 2, 4, ... each rank r sends
+/// its pieces to r + k, and receives from r - k (Bruck's algorithms). A late rank holds up others
+/// through the ranks between, see mpi_link.
 class mpi_collective {
  public:
   mpi_collective(mpi_link& link, std::size_t bytes)
@@ -40,7 +41,7 @@ class mpi_collective {
     for (std::size_t j = 0; j < count_; ++j) get(j, all, before(j));
   }
   void all_to_all(const void* mine, void* theirs) {
-    constexpr std::size_t most = 1024;
+    constexpr std::size_t most = 1024;  // because rounds send each piece several times
     if (!has_many_ranks() || bytes_ > most) return directly(mine, bytes_, theirs);
     // Piece j is for rank r + j, and goes there by the bits of j; then it is from rank r - j.
     const std::size_t half = (count_ + 1) / 2;
@@ -100,6 +101,7 @@ class mpi_collective {
     link_.wait_in_round(messages_);
   }
 
+  /// Sends piece r of `mine`, which begins at byte r * stride, to rank r.
   void directly(const void* mine, std::size_t stride, void* theirs) {
     const std::size_t sent = stride == 0 ? 1 : count_;
     reserve(add_bytes(sent, count_));

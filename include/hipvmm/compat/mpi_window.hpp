@@ -236,6 +236,7 @@ class mpi_window final : public library_registrar {
 
   void enter(const mapped_memory& memory) override {
     require_mpi("mpi_window: memory was to be attached");
+    // known() counts `memory` already.
     if (known().size() > most_)
       throw std::runtime_error{"mpi_window: " + std::to_string(most_) +
                                " chunks are attached, and this MPI attaches no more: raise "

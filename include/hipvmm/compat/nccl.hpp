@@ -192,6 +192,7 @@ class nccl_communicator final : public communicator {
     failure_.remember(error);
     throw rank_error{error};
   }
+  /// Keeps a failure for later calls, because a call that fails in part leaves ranks out of step.
   template <typename Action>
   void guarded(Action action) {
     try {
@@ -289,8 +290,9 @@ class nccl_communicator final : public communicator {
     held = {};
     require(result, "ncclAllGather");
   }
-  /// Copies `sent` blocks to the device, has `move` exchange them, and copies all ranks' to
-  /// `theirs`. The buffers never grow, because CUDA's free waits with a lock that launches need.
+  /// Copies `sent` blocks of `bytes` bytes to the device, has `move` exchange them there, and
+  /// copies a block of every rank to `theirs`. Long blocks go in pieces: the buffers never grow,
+  /// because CUDA's free waits with a lock that a launch needs.
   template <typename Move>
   void collect(const void* mine, std::size_t sent, void* theirs, std::size_t bytes, Move move) {
     guarded([&] {
@@ -324,7 +326,7 @@ class nccl_communicator final : public communicator {
     wait_until([&] { return done_->is_done(); });
     return on_host_.data() + at;
   }
-  /// The other ranks wait for this one, which cannot make its communicator. Needs little memory.
+  /// Tells the other ranks that this one cannot make its communicator. Needs little memory.
   void decline() noexcept {
     device_allocation memory;
     try {
@@ -343,6 +345,7 @@ class nccl_communicator final : public communicator {
       static_cast<void>(memory.release());
     }
   }
+  /// Frees nothing after a failure, because a wait for the stream might not end.
   void keep_memory() noexcept {
     if (!failure_.happened()) return;
     if (stream_) static_cast<void>(stream_->release());

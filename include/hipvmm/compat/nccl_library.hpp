@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-// NCCL's header or RCCL's. Include <rccl/rccl.h> before to choose RCCL if both exist.
+// NCCL's header or RCCL's. To choose RCCL if both exist, include <rccl/rccl.h> before this.
 #if !defined(NCCL_MAJOR)
 #if __has_include(<nccl.h>)
 #include <nccl.h>

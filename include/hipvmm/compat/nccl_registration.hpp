@@ -115,7 +115,8 @@ class nccl_registration final : public library_registrar {
   /// Pre: the caller does not hold lock(), and is in no ncclGroupStart(). Ranks that are threads of
   /// one process have an nccl_registration each, because lock() is held until all ranks have come,
   /// even with a nonblocking communicator.
-  /// Throws: as register_range(); unsupported if NCCL is older than 2.27, or has no windows here.
+  /// Throws: as register_range(); unsupported if NCCL is older than 2.27 at run time, or offers no
+  /// windows on this machine.
   ncclWindow_t register_window(ncclComm_t ranks, void* address, std::size_t bytes, int flags = 0) {
     require_version("nccl_registration::register_window", "ncclCommWindowRegister", 22700, true);
     const std::lock_guard held{mutex()};
@@ -136,7 +137,7 @@ class nccl_registration final : public library_registrar {
 #endif
 
   [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock{mutex()}; }
-  /// Of chunks, ranges and windows, with all communicators.
+  /// Counts the registrations of chunks, ranges and windows with all communicators.
   [[nodiscard]] std::size_t count() const {
     const std::lock_guard held{mutex()};
     return entries_.size();

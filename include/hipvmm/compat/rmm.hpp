@@ -3,7 +3,7 @@
 
 // For programs that keep RMM; to replace it, include <hipvmm/compat/hipmm.hpp>. Needs RMM 24.04 or
 // newer, or hipMM. RMM up to 26.04 and hipMM have the base class device_memory_resource; newer ones
-// CCCL's concepts instead.
+// have CCCL's concepts instead.
 #include <rmm/resource_ref.hpp>
 
 #if __has_include(<rmm/mr/device_memory_resource.hpp>)

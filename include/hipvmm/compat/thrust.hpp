@@ -73,7 +73,7 @@ class thrust_allocator {
         resource_{other.get_upstream_resource()},
         device_{other.device()} {}
 
-  /// In the order of the stream; on the CPP system at once.
+  /// The elements may be used in the order of the stream; on the CPP system at once.
   /// Throws: std::length_error when so many exceed the address space; as the resource.
   [[nodiscard]] pointer allocate(size_type count) {
     const scoped_device scope{device_};

@@ -58,7 +58,7 @@ class append_counter_memory {
 /// - A run lasts from prepare() to commit(). Its kernels are on the vector's device.
 /// - Other kernels may use the existing elements meanwhile, also while the vector grows (if
 ///   is_address_stable(); otherwise growth waits for them and moves the elements).
-/// - The appended elements are dense and in no order.
+/// - The appended elements are dense and in no order. commit() adds them to the vector's size.
 /// - Its counters are 16 bytes of a memory resource: hipMalloc on NVIDIA may use 2 MiB for them.
 /// - The vector must outlive it, not move, and not change in a run; commit() detects most breaches.
 template <typename T>
@@ -78,8 +78,8 @@ class device_appender {
   device_appender& operator=(device_appender&&) = delete;
 
   /// Begins a run with room for `count` elements or more. Zeroes the counters in `stream`: kernels
-  /// of other streams must wait for an event recorded in it after this call. Throws:
-  /// std::logic_error if a run is open; as growable_device_vector::reserve(); hip_error.
+  /// of other streams must wait for an event recorded in it after this call.
+  /// Throws: std::logic_error if a run is open; as growable_device_vector::reserve(); hip_error.
   [[nodiscard]] device_appender_ref<T> prepare(size_type count, stream_ref stream) {
     if (run_)
       throw std::logic_error{
@@ -92,9 +92,10 @@ class device_appender {
   }
 
   /// Ends the run and waits for `stream`. If some elements did not fit, the vector has room for
-  /// them on return. Pre: all kernels of the run are ordered before this call in `stream`. Throws
-  /// (the run stays open): hip_error; as growable_device_vector::reserve(); std::logic_error
-  /// without a run, or if the vector was changed during it.
+  /// them on return. Pre: all kernels of the run are ordered before this call in `stream`.
+  /// Throws (a run stays open, and commit() may be repeated): hip_error; as
+  /// growable_device_vector::reserve(); std::logic_error without a run, or if the vector was
+  /// changed during it.
   [[nodiscard]] append_result commit(stream_ref stream,
                                      on_overflow overflow = on_overflow::discard) {
     require_run();

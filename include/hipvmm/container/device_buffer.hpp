@@ -20,6 +20,7 @@ namespace hipvmm {
 /// must be destroyed in the same thread, or be given another stream by set_stream() after a wait.
 class device_buffer {
  public:
+  /// Makes an empty buffer of the current device and its resource.
   device_buffer();
   /// Pre: `resource` outlives the bytes. Throws: std::invalid_argument if it is nullptr, or of a
   /// device that is not current (undefined in hipMM); out_of_memory; hip_error.
@@ -37,9 +38,9 @@ class device_buffer {
   device_buffer& operator=(device_buffer&& other) noexcept;
   ~device_buffer();
 
-  /// Makes the capacity at least `bytes`: a greater one copies the size() bytes, and data()
-  /// changes. Pre: all work that uses the bytes is ordered before this call in `stream`. Throws:
-  /// out_of_memory; hip_error; then nothing has changed, including stream().
+  /// Makes the capacity at least `bytes`. If it grows, the size() bytes are copied, and data()
+  /// changes. Pre: all work that uses the bytes is ordered before this call in `stream`.
+  /// Throws: out_of_memory; hip_error; then nothing has changed, including stream().
   void reserve(std::size_t bytes, stream_ref stream);
   /// Added bytes are uninitialised. Memory, Pre, Throws: as reserve().
   void resize(std::size_t bytes, stream_ref stream);

@@ -79,7 +79,8 @@ class growable_device_vector : private growable_storage {
       : growable_device_vector{device_ref::current(), options} {
     append(source, stream);
   }
-  /// As region::retire(). clear() and shrink_to_fit(stream) before it save a stream capture.
+  /// As region::retire(), whose wait invalidates stream captures under way: clear() and
+  /// shrink_to_fit(stream) before avoid that.
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.
   growable_device_vector(growable_device_vector&& other) noexcept

@@ -62,10 +62,10 @@ struct growth_options {
   std::size_t granule_bytes = 0;
   grow_ahead_policy grow_ahead = {};
   region_options chunks = {};
-  /// If not null, the memory is one allocation of this resource instead of chunks, and growth
-  /// copies. For arrays far below a granule. `granule_bytes` is a multiple of 256, zero is 256.
-  /// Other devices get no grants; those that can access the memory must be idle before growth. Pre:
-  /// the resource outlives the vector.
+  /// If not null, the memory is one allocation of this resource instead of chunks. Growth waits for
+  /// the device and copies. For arrays far below a granule. `granule_bytes` is a multiple of 256,
+  /// zero is 256. Other devices get no grants; those that can access the memory must be idle before
+  /// growth. Pre: the resource outlives the vector.
   mr::memory_resource* resource = nullptr;
   without_vmm fallback = without_vmm::use_hip_malloc;
 };
@@ -93,8 +93,8 @@ struct growth_statistics {
 
 /// Returns the bytes to prepare behind `committed_bytes`, of which `needed_bytes` are in use: as
 /// many as raise the unused bytes to the budget, in multiples of `granule` as far as `max_bytes`
-/// allows. Zero if nothing is in use, or the unused bytes reach the watermark. Pre: needed_bytes <=
-/// committed_bytes <= max_bytes.
+/// allows. Zero if nothing is in use, or the unused bytes reach the watermark.
+/// Pre: needed_bytes <= committed_bytes <= max_bytes.
 [[nodiscard]] std::size_t ahead_target(std::size_t committed_bytes, std::size_t needed_bytes,
                                        std::size_t max_bytes, std::size_t granule,
                                        std::size_t step_limit, const grow_ahead_policy& policy);
@@ -142,8 +142,8 @@ class growable_storage {
   void move_within(std::size_t to, std::size_t from, std::size_t bytes, stream_ref stream);
   /// Releases memory behind the first `bytes` as region::trim(), and scratch memory that no graph
   /// uses. Returns their bytes. Throws: as region::trim().
-  /// - Without chunks: all memory if `bytes` is 0; if `tail` is replace, copies to a smaller
-  ///   allocation; else, and if past_max is refuse, nothing.
+  /// - Without chunks it releases all memory if `bytes` is 0, and copies to a smaller allocation if
+  ///   `tail` is replace. Otherwise, and if past_max is refuse, it releases only scratch memory.
   /// - If memory returns to the device only with its addresses (docs/reference/capability.md),
   ///   data() may change if nothing is left or `tail` is replace, unless past_max is refuse.
   std::size_t shrink(std::size_t bytes, stream_ref stream, tail_chunk tail = tail_chunk::keep);
@@ -151,7 +151,7 @@ class growable_storage {
   /// is_all: the vector becomes empty. Pre: bytes <= capacity_bytes().
   void erase_front(std::size_t bytes, stream_ref stream, bool is_all = false);
 
-  /// As region::grant(). To memory of hipMalloc only read_write, which HIP never takes back.
+  /// As region::grant(). Memory of hipMalloc takes only read_write, which HIP never revokes.
   void grant(device_ref device, access_right right = access_right::read_write);
   /// Pre: no work of `device` in flight uses the memory.
   void revoke(device_ref device) { grant(device, access_right::none); }

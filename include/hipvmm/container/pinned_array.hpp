@@ -25,7 +25,8 @@ inline mr::memory_resource* default_pinned_resource() {
 
 /// An array of fixed size in pinned host memory: copies to and from devices do not wait. Same
 /// thread rules as std::vector.
-/// - By pinned_host_resource the destructor waits for all devices, reset(stream) for one stream.
+/// - With a pinned_host_resource it may be destroyed while copies and kernels use it: the
+///   destructor waits for all devices. reset(stream) waits for one stream only.
 /// - Before the host reads the target of a copy, or writes its source, wait for that copy.
 /// - If a captured graph uses it, it must outlive the graph's last launch.
 template <typename T>

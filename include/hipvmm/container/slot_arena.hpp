@@ -67,8 +67,8 @@ class slot_arena {
   /// Throws (then nothing changed): std::out_of_range; std::invalid_argument for a free slot, if
   /// `stream` is captured, and if it is of a device without access; hip_error.
   void release(std::size_t slot, stream_ref stream);
-  /// The memory behind `length` stays mapped, but other slots may take it as after release(). Pre,
-  /// Throws: as release(); std::invalid_argument for more than the present length.
+  /// The memory behind `length` stays mapped, but other slots may take it as after release().
+  /// Pre, Throws: as release(); std::invalid_argument for more than the present length.
   void truncate(std::size_t slot, std::size_t length, stream_ref stream);
 
   /// Gives the first `length` bytes of `from` to the slots `to`, of length zero, which are in use
@@ -98,6 +98,7 @@ class slot_arena {
   [[nodiscard]] void* pointer(std::size_t slot, std::size_t plane = 0) const;
   /// Bytes of the slot in each plane; zero if it is free.
   [[nodiscard]] std::size_t length(std::size_t slot) const;
+  /// Bytes that the slot can have in each plane without another block.
   [[nodiscard]] std::size_t capacity(std::size_t slot) const;
   [[nodiscard]] bool in_use(std::size_t slot) const;
 
@@ -107,7 +108,7 @@ class slot_arena {
   /// Throws: std::out_of_range; hip_error.
   [[nodiscard]] std::size_t slots_that_fit(std::size_t length) const;
 
-  /// Throws: std::logic_error in the callback.
+  /// Changes slot_arena_options::evict; null for none. Throws: std::logic_error in the callback.
   void set_eviction(std::function<void(std::size_t missing_bytes)> evict);
   /// Releases idle memory beyond the budget. If lengths of slots need more, no commit adds memory
   /// until held_bytes is below it.

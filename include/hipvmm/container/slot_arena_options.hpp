@@ -45,7 +45,8 @@ struct slot_arena_options {
   /// - Its exceptions leave commit(), which has changed nothing.
   std::function<void(std::size_t missing_bytes)> evict = {};
   access_list access = {};
-  /// Gives and takes chunks. Null: a cache of the arena's own, which counts in held_bytes.
+  /// Gives and takes chunks. Null: a cache of the arena's own, which counts in held_bytes and keeps
+  /// chunks until the budget, trim() or another object that lacks memory takes them.
   chunk_cache* cache = nullptr;
   /// suspend() releases the memory by this tag, resume() allocates it again at the same addresses.
   /// - Spare blocks are released, not saved; a block of share_prefix() is saved and allocated once.

@@ -18,6 +18,7 @@ constexpr bool is_power_of_two(std::size_t value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
 }
 
+/// Rounds `bytes` down to a multiple of `granularity` (> 0).
 constexpr std::size_t align_down(std::size_t bytes, std::size_t granularity) noexcept {
   return bytes - bytes % granularity;
 }

@@ -15,8 +15,9 @@ struct driver_calls {
   double seconds = 0;
 };
 
-/// Number and time of the library's calls of nine HIP functions for memory and addresses, without
-/// waits by hipFree, since the process began. One row for each, called or not. Thread-safe.
+/// Number and time of the library's calls of nine HIP functions for memory and addresses since the
+/// process began. Calls of hipFree that serve only as a wait do not count. One row for each
+/// function, called or not. Thread-safe.
 [[nodiscard]] std::vector<driver_calls> memory_calls();
 
 }  // namespace hipvmm

@@ -109,7 +109,7 @@ class unsupported : public std::runtime_error {
 
 /// Receives failures that cannot be thrown (HIP's function and its hipError_t) and warnings (a
 /// subject, hipErrorUnknown and a whole sentence). Must not throw. Any thread may call it, threads
-/// of the library too, in which most signals are blocked.
+/// of the library too: most signals are blocked in these, and in processes that they start.
 using error_handler = void (*)(const char* call, int code, const char* message) noexcept;
 
 /// Returns the previous handler. `nullptr` restores the default: one line to standard error.

@@ -25,7 +25,8 @@ struct dma_buf {
   shareable_handle handle;  ///< owns the descriptor; bytes() is the size of the whole dma-buf
 };
 
-/// Exports [offset, offset + bytes) of `memory`, of any alignment, as dma-bufs.
+/// Exports [offset, offset + bytes) of `memory`, of any alignment, as dma-bufs. Together they hold
+/// exactly these bytes, ordered by address.
 /// - NVIDIA: one dma-buf for all neighbouring chunks of a device. AMD: one for each chunk.
 /// - A dma-buf keeps its memory until the descriptor and all its registrations are closed. It
 ///   covers the present chunks only: export again after growth or replacement.

@@ -24,6 +24,7 @@ class publication_server;
 
 /// Growing memory, published under a path: other processes attach to it (attached_region,
 /// attached_vector). An importer maps announced chunks at its next refresh; its mappings stay.
+/// - A thread of the library serves the importers. Only wait_until_withdrawn() waits for them.
 /// - **Visible size**: importers see a size only after all work that preceded announce() in its
 ///   stream has passed. Announce in the stream that writes the bytes, or in one ordered behind it:
 ///   then all bytes below attached_region::bytes() are written.
@@ -73,6 +74,7 @@ class publication {
   ///   refresh, and map their replacements. Until that work has passed no byte from the first
   ///   withdrawn chunk on may be read; chunks erased at the front take only their own bytes away.
   /// - Announce in one stream, or in streams that are ordered behind each other.
+  /// - Cost: an open descriptor of this process for each new chunk.
   /// Throws: std::invalid_argument if `memory` has a chunk of another device, exceeds max_bytes(),
   /// is not shareable (region_options::shareable) or is not backed for `bytes` bytes from its
   /// start, or if this publication keeps another's; hip_error, also if `stream` is captured;

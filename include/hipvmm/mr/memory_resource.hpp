@@ -17,7 +17,7 @@ class memory_resource {
   /// Minimum alignment of HIP's own allocations, in bytes.
   static constexpr std::size_t default_alignment = 256;
 
-  /// If it is set for a device, the initial one takes its place (per_device_resource.hpp).
+  /// If it is set for a device, the initial resource takes its place (per_device_resource.hpp).
   virtual ~memory_resource();
 
   /// Allocates `bytes` bytes at a multiple of `alignment`; returns nullptr when `bytes` is zero.
@@ -59,6 +59,7 @@ class memory_resource {
   /// Binds the resource to this process, because it keeps memory or records: in a child of fork()
   /// allocations throw unsupported, and deallocations do nothing.
   void keep_to_process() noexcept;
+  /// Throws: unsupported if is_of_parent().
   void require_own_process() const;
   memory_resource& operator=(const memory_resource&) = default;
 

@@ -23,8 +23,8 @@ enum class pool_source {
 inline constexpr std::size_t pool_source_count = static_cast<std::size_t>(pool_source::waited) + 1;
 
 struct pool_usage {
-  std::size_t reserved_current;
-  std::size_t reserved_high;  ///< highest value since the start or reset_peaks()
+  std::size_t reserved_current;  ///< physical memory held
+  std::size_t reserved_high;     ///< highest value since the start or reset_peaks()
   /// Allocated by callers, with blocks that a thread is just taking out of its cache.
   std::size_t used_current;
   std::size_t used_high;  ///< highest sum of that and of the threads' caches

@@ -96,8 +96,8 @@ class region {
   /// How often HIP refused a preparation, or the system a thread for it.
   [[nodiscard]] std::size_t failed_preparations() const noexcept;
 
-  /// Releases every chunk that is wholly in [offset, offset + bytes). Returns their bytes. Pre:
-  /// nothing in flight uses the bytes.
+  /// Releases every chunk that is wholly in [offset, offset + bytes). Returns their bytes.
+  /// Pre: nothing in flight uses the bytes.
   std::size_t decommit(std::size_t offset, std::size_t bytes);
   /// The same once `stream` has passed this point. The chunks stay mapped until then, and a
   /// commit() of their addresses waits for that. Waits for `stream` in the cases of trim() with
@@ -153,7 +153,7 @@ class region {
   /// The chunk's own rights, or rights(). Throws: std::invalid_argument if nothing is backed.
   [[nodiscard]] const access_map& rights_at(std::size_t offset) const;
   /// Asks HIP for the rights to each chunk that is partly in [offset, offset + bytes), by offset.
-  /// They differ from rights_at() if other code changed them. A call for each chunk and device.
+  /// They differ from rights_at() if other code changed them. Cost: a call per chunk and device.
   [[nodiscard]] std::vector<chunk_access> effective_access(std::size_t offset,
                                                            std::size_t bytes) const;
 
@@ -187,8 +187,9 @@ class region {
   bool extend(std::size_t max_bytes, std::size_t commit_bytes);
 
   /// Maps the chunks in a new reservation, without the addresses before offset `from`: the byte at
-  /// `from` is then at base(). It has `max_bytes`, or as many as the backed bytes need. Backs [0,
-  /// commit_bytes) as commit() does; both sizes are rounded up. Waits for every device with access.
+  /// `from` is then at base(). The reservation has `max_bytes`, or more if the backed bytes need
+  /// it. Backs [0, commit_bytes) as commit() does; both sizes are rounded up. Waits for every
+  /// device with access.
   /// Throws: std::invalid_argument if something is backed before `from`, `max_bytes` is zero, or
   /// `commit_bytes` is above `max_bytes`; as commit().
   void rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes);
@@ -200,7 +201,7 @@ class region {
   [[nodiscard]] void* base() const noexcept;
   /// Reserved bytes; may be less than the constructor requested.
   [[nodiscard]] std::size_t max_bytes() const noexcept;
-  /// Backed bytes; while asleep, those that resume() will have backed.
+  /// Backed bytes; while asleep, those that resume() backs again.
   [[nodiscard]] std::size_t committed_bytes() const noexcept;
   /// Bytes backed without a gap from `offset` on.
   [[nodiscard]] std::size_t committed_from(std::size_t offset) const noexcept;

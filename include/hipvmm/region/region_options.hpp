@@ -25,7 +25,7 @@ enum class prefetch_level {
 /// when its addresses are freed (docs/reference/capability.md).
 enum class empty_policy {
   re_reserves,      ///< frees and reserves them again: region::base() may change
-  keeps_addresses,  ///< memory may return only when the region ends
+  keeps_addresses,  ///< region::base() stays; memory may return only when the region ends
 };
 
 /// Memory of a vector or pool on a device without usable virtual memory (memory_path::fallback). A
@@ -54,7 +54,7 @@ struct region_options {
   chunk_memory memory = chunk_memory::standard;
   std::optional<memory_tag> tag = {};  ///< for suspend()
   /// Registers each chunk after its map and deregisters it before its unmap, also in threads of the
-  /// library. The region keeps it until all chunks are unmapped. A vector on hipMalloc throws
+  /// library. The region keeps it until all chunks are unmapped. A vector without chunks throws
   /// unsupported.
   std::shared_ptr<memory_registrar> registrar = {};
 };

@@ -18,8 +18,9 @@ struct retained_chunk {
 /// until both sides have released it.
 /// - Both sides order their work as two users of one buffer.
 /// - physical_chunk::shared() is true: the chunk is never cached, and trim() does not replace it.
-/// - The owner may unmap its side without notice; no region of this process then gives the memory
-///   to others. If the owner is a pool, keep the block too, because the pool reuses its chunks.
+/// - The owner may unmap its side without notice. Keep the chunk while it is mapped, as
+///   region::adopt() does: then no region of this process gives the memory to others. If the owner
+///   is a pool, keep the block too, because the pool reuses its chunks.
 /// Cost: a few calls of HIP; on CUDA, beside other chunks, up to four for each granule.
 /// Pre: the chunk stays mapped there during the call. On CUDA it is mapped only once in its
 /// reservation; otherwise its size is wrong.
@@ -29,9 +30,9 @@ struct retained_chunk {
 /// (docs/reference/capability.md); hip_error.
 [[nodiscard]] retained_chunk retain_chunk(const void* address);
 
-/// The same for all chunks that hold [address, address + bytes), by address, all or none. Throws:
-/// as retain_chunk(); std::invalid_argument for no bytes, for a gap, and for more bytes than there
-/// are addresses.
+/// The same for all chunks that hold [address, address + bytes), by address, all or none.
+/// Throws: as retain_chunk(); std::invalid_argument for no bytes, for a gap, and for more bytes
+/// than there are addresses.
 [[nodiscard]] std::vector<retained_chunk> retain_chunks(const void* address, std::size_t bytes);
 
 }  // namespace hipvmm

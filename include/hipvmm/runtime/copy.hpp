@@ -15,6 +15,7 @@ namespace hipvmm {
 /// process (docs/guides/rocm.md); hip_error.
 void copy_async(stream_ref stream, void* destination, const void* source, std::size_t bytes);
 
+/// As copy_async(), and waits for `stream`.
 void copy(stream_ref stream, void* destination, const void* source, std::size_t bytes);
 
 /// Copies between two devices, which need no access to each other's memory. Exception: on ROCm 6
@@ -30,7 +31,8 @@ void copy_peer_async(stream_ref stream, void* destination, device_ref destinatio
 void fill_async(stream_ref stream, void* destination, unsigned char value, std::size_t bytes);
 
 /// Writes the `pattern_bytes` bytes at `pattern` (host memory) `count` times, back to back, in the
-/// order of `stream`. On return `pattern` has been read, but for pinned memory outside a capture.
+/// order of `stream`. On return `pattern` has been read. Exception: outside a capture, a pattern in
+/// pinned memory must outlive the copy.
 /// Cost: one fill if `pattern` repeats 1, 2 or 4 bytes, else O(log count) copies on the device; in
 /// a capture one more fill for each run of equal words in `pattern`.
 /// Throws: std::length_error on overflow; std::invalid_argument for null; as fill_async().

@@ -17,6 +17,7 @@ class device_allocation {
   device_allocation() noexcept = default;
   /// Throws: std::invalid_argument for zero bytes; out_of_memory; hip_error, as in a capture.
   device_allocation(device_ref device, std::size_t bytes);
+  /// Takes ownership of a pointer from hipMalloc.
   device_allocation(void* pointer, device_ref device, std::size_t bytes) noexcept
       : pointer_{pointer}, device_{device}, bytes_{bytes} {}
   ~device_allocation();

@@ -20,7 +20,8 @@ struct recorded_points;
 void record_without_notify(const event& recorded, stream_ref stream);
 void make_stream_wait(stream_ref waiter, const event& event);
 
-/// The stream order of an event's last recording, if it is known.
+/// The stream order of an event's last recording, if it is known. It has no lock: like the event,
+/// it is moved or destroyed only while no other thread uses it.
 class recorded_order {
  public:
   recorded_order() noexcept = default;
@@ -83,7 +84,8 @@ class event {
         order_{std::move(other.order_)} {}
   event& operator=(event&& other) noexcept;
 
-  /// Its holder may record unseen: from the first call on, pools learn no order from this event.
+  /// The holder of the handle may record the event unseen. So from the first call on pools learn no
+  /// order from this event.
   [[nodiscard]] ihipEvent_t* get() const noexcept {
     order_.expose_handle();
     return value_;

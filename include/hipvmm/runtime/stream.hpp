@@ -46,7 +46,7 @@ class stream_ref {
   /// is_done(), it invalidates none. Throws: hip_error for the null stream while a blocking stream
   /// of its device is captured.
   [[nodiscard]] bool is_capturing() const;
-  /// Later work waits for `event`; the caller does not.
+  /// Later work waits for `event`; the caller does not. Defined in <hipvmm/runtime/event.hpp>.
   inline void wait(const event& event) const;
 
   friend bool operator==(stream_ref a, stream_ref b) noexcept { return a.value_ == b.value_; }

@@ -24,6 +24,7 @@ class stream_pool {
 
   /// Round-robin.
   [[nodiscard]] stream_ref get_stream() const;
+  /// The stream with number `index` modulo size().
   [[nodiscard]] stream_ref get_stream(std::size_t index) const;
   [[nodiscard]] std::size_t size() const noexcept { return streams_.size(); }
 

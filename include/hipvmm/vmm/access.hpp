@@ -70,6 +70,7 @@ class access_map {
   /// Extends the rights to memory of `device`, whose own right stays. Throws: unsupported if a
   /// device with a right cannot access that memory; then nothing changed.
   void add_owner(device_ref device);
+  /// Does nothing for owner() and for a device that is no owner.
   void remove_owner(device_ref device) noexcept;
   /// Every device with a right, ordered by device.
   [[nodiscard]] const std::vector<access_desc>& entries() const noexcept { return entries_; }

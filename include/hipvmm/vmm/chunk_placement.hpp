@@ -26,15 +26,17 @@ class chunk_placement {
                                                std::size_t stripe_bytes);
 
   /// The region's device until the region holds `device_budget_bytes` bytes of it, then memory of
-  /// the host, which kernels reach over the bus. Nothing moves by itself, see region::move_range().
-  /// `beyond` may be one NUMA node (memory_location::host_node()). The region throws unsupported if
-  /// HIP makes no chunks there. Throws: std::invalid_argument if `beyond` is a device.
+  /// the host, which kernels reach over the bus. Later chunks use the device again if the region
+  /// has released some of it; nothing moves by itself, see region::move_range(). `beyond` may be
+  /// one NUMA node (memory_location::host_node()). The region throws unsupported if HIP makes no
+  /// chunks in `beyond`. Throws: std::invalid_argument if `beyond` is a device.
   [[nodiscard]] static chunk_placement spill(std::size_t device_budget_bytes,
                                              memory_location beyond = memory_location::host());
 
   [[nodiscard]] bool is_one_device() const noexcept { return devices_ == nullptr && !budget_; }
   [[nodiscard]] bool is_striped() const noexcept { return devices_ != nullptr; }
-  /// Empty and zero unless is_striped(); the next two are empty and the host without spill().
+  /// These two are empty and zero unless is_striped(). The next two are empty and the host unless
+  /// spill() made the placement.
   [[nodiscard]] const std::vector<device_ref>& devices() const noexcept;
   [[nodiscard]] std::size_t stripe_bytes() const noexcept { return stripe_bytes_; }
   [[nodiscard]] std::optional<std::size_t> budget_bytes() const noexcept { return budget_; }

@@ -23,7 +23,7 @@ void unmap_together(mapping* const* run, std::size_t count);
 
 enum class map_check {
   trusted,
-  verified,  ///< HIP is queried for it
+  verified,  ///< HIP is queried for the mapping
   believed [[deprecated("use trusted; until 0.4.0")]] = trusted,
 };
 using map_answer [[deprecated("use map_check; until 0.4.0")]] = map_check;
@@ -72,7 +72,7 @@ class mapping {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// The memory's owner. Pre: not empty.
   [[nodiscard]] device_ref device() const noexcept { return device_ref{device_}; }
-  /// The memory is the host's, and device() the device that it was made for.
+  /// Whether the memory is the host's; device() is then the device that it was made for.
   [[nodiscard]] bool is_on_host() const noexcept { return is_on_host_; }
 
  private:

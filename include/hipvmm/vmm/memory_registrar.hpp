@@ -25,6 +25,7 @@ struct mapped_memory {
 /// - One remove() follows each add() that returned, unless the process ends first.
 /// - Memory that moves to a second address is added there before it is removed at the first. Memory
 ///   that move_range(), trim(), suspend() and resume() replace is removed and added.
+/// - Changes of rights are not reported.
 /// - Any thread may call both functions, several at a time for different memory.
 /// - They may call HIP and other libraries, and allocate memory of the host. They must not use the
 ///   object that owns the memory nor wait for a thread that does, because a pool may hold a lock;
@@ -36,7 +37,7 @@ class memory_registrar {
 
   /// `memory` is mapped with all rights of the object, and no caller has it yet. Throws: any
   /// std::exception; the growth then fails with it and changes nothing. If the library adds memory
-  /// back after a failed operation, the error handler gets it and the memory stays unregistered.
+  /// back after a failure, the error handler gets the exception and the memory stays unregistered.
   virtual void add(const mapped_memory& memory) = 0;
   /// The library unmaps `memory` next. Work that used it has passed.
   virtual void remove(const mapped_memory& memory) noexcept = 0;

@@ -140,7 +140,7 @@ class physical_chunk {
   std::optional<memory_location> host_;
 
   void create();
-  /// Even if addresses pin the memory.
+  /// Releases the handle, even if addresses pin the memory.
   void end() noexcept;
 };
 

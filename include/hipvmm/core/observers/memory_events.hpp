@@ -53,8 +53,8 @@ struct memory_event {
 /// - Destruction waits for callbacks in other threads, and may run beside threads that report.
 class memory_event_subscription {
  public:
-  /// Called in the thread that reports, without a lock of the library. Its exceptions are reported
-  /// to the error handler.
+  /// Called in the thread that reports, without a lock of the library: events that occur under a
+  /// lock are delivered when it is released. Its exceptions are reported to the error handler.
   /// - It may call the library; events that this causes are not reported, but counted as lost.
   /// - It must not end the subscription, nor wait for a thread that does.
   using callback = std::function<void(const memory_event&)>;

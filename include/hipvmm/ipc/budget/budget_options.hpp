@@ -24,17 +24,17 @@ struct budget_options {
 };
 
 struct budget_holder {
-  int process;
+  int process;          ///< its process ID
   std::string program;  ///< its name, at most 31 characters
   int priority;
   std::size_t bytes;
-  std::size_t waiting_for;  ///< that its requests wait for now
+  std::size_t waiting_for;  ///< bytes for which its requests wait now
 };
 
 struct budget_report {
   std::string name;
   device_uuid device;
-  std::size_t limit;
+  std::size_t limit;  ///< in bytes
   std::size_t bytes;  ///< of all holders; may exceed a limit that was lowered
   std::vector<budget_holder> holders;
 };

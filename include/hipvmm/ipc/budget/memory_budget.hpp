@@ -41,8 +41,8 @@ class memory_budget {
   /// Sets the limit for all processes, now and later. Holders beyond it are asked to trim; they
   /// keep the rest and get no more. Throws: ipc_error, `refused` if the budget's file was removed.
   void set_limit(std::size_t bytes);
-  /// Makes room as a request for `bytes` beyond the limit does, but not within
-  /// budget_options::trim. Returns whether `bytes` fit now; others may take them first.
+  /// Makes room as a request for `bytes` beyond the limit does; within budget_options::trim it asks
+  /// no other holder. Returns whether `bytes` fit now; another process may take the room first.
   bool make_room(std::size_t bytes);
   [[nodiscard]] std::size_t bytes() const noexcept;  ///< held by this process
   [[nodiscard]] budget_report report() const;

@@ -69,7 +69,8 @@ class communicator {
 
  protected:
   /// Allocates the host memory in which ranks agree. Call it in the constructor, when size() is
-  /// known: the other ranks would wait for a later failure. Throws: std::bad_alloc.
+  /// known: if a later call could not allocate, the other ranks would wait up to the limit.
+  /// Throws: std::bad_alloc.
   void reserve_agreement() {
     agreement_.resize(static_cast<std::size_t>(size()) * agreement_bytes);
   }

@@ -83,7 +83,8 @@ exchange_result exchange_elements(const exchange_request& request, communicator&
 /// - `out` grows once, and the elements arrive at its end without staging. Counts may be zero.
 /// - `source`: device memory, also elements of `out`; may be changed in `stream` afterwards.
 /// - Sends and receives in the order of `stream`. Waits for the other ranks, up to
-///   communicator_options::limit for each step.
+///   communicator_options::limit for each step. One step is saved if every receiving `out` has room
+///   for the sum of all ranks' largest counts, and no growth_options::grow_ahead.
 /// Throws, and `out` has its former size and elements, on every rank:
 /// - the rank at fault: std::invalid_argument if `counts` has not one entry for each rank or its
 ///   sum is not the source's size, if `stream` is captured, or if `stream` or `out` belongs to

@@ -73,6 +73,7 @@ struct rebalance_plan {
   };
 
   rebalance_plan(const partition& from, const partition& to, int rank);
+  /// Allocates no host memory for its lists: all ranks have agreed by now.
   void transfer(communicator& ranks, const void* part, void* new_part, std::size_t element_bytes,
                 stream_ref stream);
 

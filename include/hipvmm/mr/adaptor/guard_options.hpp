@@ -14,7 +14,7 @@ struct guard_patterns {
 };
 
 enum class guard_check {
-  later,    ///< without a wait, when the stream has passed the deallocation
+  later,    ///< without a wait, at a later call after the stream has passed the deallocation
   at_once,  ///< in deallocate(), which waits for the stream
 };
 

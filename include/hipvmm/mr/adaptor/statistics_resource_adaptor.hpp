@@ -34,8 +34,8 @@ class statistics_resource_adaptor final : public resource_adaptor {
 
   /// Requests of one power of two: element i is of 2^i to 2^(i+1) - 1 bytes. Not by levels.
   struct size_class {
-    std::uint64_t allocations;
-    std::uint64_t bytes;  ///< allocated now
+    std::uint64_t allocations;  ///< all that were served
+    std::uint64_t bytes;        ///< allocated now
     std::uint64_t peak_bytes;
   };
   static constexpr std::size_t power_count = 64;

@@ -32,6 +32,7 @@ class tracking_resource_adaptor final : public resource_adaptor {
   /// none. Cost: with stacks tenths of a second at first, to read names and lines.
   [[nodiscard]] std::string get_outstanding_allocations_str() const;
   [[nodiscard]] std::size_t get_allocated_bytes() const noexcept;
+  /// Writes get_outstanding_allocations_str() to the debug log, as log_level::info.
   void log_outstanding_allocations() const;
 
  private:

@@ -39,7 +39,7 @@ struct graph_pool_statistics {
 class graph_pool final : public resource_adaptor {
  public:
   explicit graph_pool(memory_resource* upstream);
-  ~graph_pool() override;
+  ~graph_pool() override;  ///< as release()
 
   /// Returns all memory to the upstream by deallocate_sync(), allocated memory too. Does not wait.
   /// Pre: no capture under way uses the memory, and no graph that does is launched any more.

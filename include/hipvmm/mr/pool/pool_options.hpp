@@ -38,7 +38,8 @@ struct pool_options {
   /// The behaviour without virtual memory; without_vmm::always: slabs of hipMalloc on each device,
   /// for legacy IPC.
   without_vmm fallback = without_vmm::use_hip_malloc;
-  /// Most bytes of a new chunk, in whole granules; zero: 2 to 256 MiB, by the memory held.
+  /// Most bytes of a new chunk, rounded down to whole granules, at least one. Zero: 2 to 256 MiB,
+  /// by the memory held.
   /// - Only a wholly idle chunk serves a request elsewhere or returns to the device. Small chunks
   ///   save memory if the sizes of requests change, and cost more calls of HIP.
   /// - If a device takes chunks of one size only, the size is a power of two up to this.

@@ -96,8 +96,8 @@ class vmm_pool_resource final : public memory_resource {
   /// region::set_access; then all rights are as before.
   void set_access(const access_list& rights);
   [[nodiscard]] access_right access(device_ref device) const;
-  /// HIP's answer for each chunk, as region::effective_access, by offset as in chunks(). Throws:
-  /// unsupported on slabs; std::logic_error while its tag sleeps; hip_error.
+  /// HIP's answer for each chunk, as region::effective_access, by offset as in chunks().
+  /// Throws: unsupported on slabs; std::logic_error while its tag sleeps; hip_error.
   [[nodiscard]] std::vector<chunk_access> effective_access() const;
 
   /// The pool's chunks, by offset from the start of its addresses; none while its tag sleeps.

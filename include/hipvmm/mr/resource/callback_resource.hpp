@@ -21,7 +21,7 @@ using deallocate_callback_t =
 using deallocate_sync_callback_t =
     std::function<void(void* pointer, std::size_t bytes, void* args)>;
 
-/// The callbacks are called without a lock, in the threads that use the resource, concurrently.
+/// The threads that use the resource call the callbacks without a lock, perhaps concurrently.
 /// - allocate_sync() calls `allocate` with the resource's own stream, and waits for it.
 /// - deallocate_sync() calls `deallocate_sync` and does not wait itself. Without such a callback it
 ///   waits for all devices, then calls `deallocate` with the own stream. If a wait fails, it calls

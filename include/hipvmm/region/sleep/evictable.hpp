@@ -51,25 +51,25 @@ struct evictable_statistics {
 /// - Thread-safe, except for moves. In a child of fork() all functions throw unsupported.
 class evictable {
  public:
-  /// All memory of the tag is on `device`. Waits for all work that may use it. Throws:
-  /// std::invalid_argument if there is no such device or the tag has an evictable, and for a stream
-  /// in `storage`; hip_error; std::bad_alloc.
+  /// All memory of the tag is on `device`. Waits for all work that may use it.
+  /// Throws: std::invalid_argument if there is no such device or the tag has an evictable, and for
+  /// a stream in `storage`; hip_error; std::bad_alloc.
   evictable(const memory_tag& tag, device_ref device, evictable_options options = {});
   ~evictable();  ///< the tag stays awake or asleep
   evictable(evictable&& other) noexcept;
   evictable& operator=(evictable&& other) noexcept;
 
-  /// Brings the memory back, for work in `stream` from now until done(). `right` is read if that
-  /// work only reads. Several uses may be open. Evicts others if the device lacks memory, and waits
-  /// for the work of their ended uses if it must. First lets another request take this memory if
-  /// one waits for it, for a second at most.
+  /// Brings the memory back, for work in `stream` from now until done(). `right` may be
+  /// access_right::read if that work writes nothing. Several uses may be open. Evicts others if the
+  /// device lacks memory, and waits for the work of their ended uses if it must. First lets another
+  /// request take this memory if one waits for it, for a second at most.
   /// Throws (use() may be tried again): std::invalid_argument while `stream` is captured; as
   /// resume(), then the tag sleeps with its contents; as `fill`, then the memory is back without
   /// contents.
   void use(stream_ref stream, access_right right = access_right::read_write);
-  /// Ends a use. Pre: `stream`, of device(), orders all work of the use before this point. Throws:
-  /// std::logic_error without a use; std::invalid_argument while `stream` is captured; hip_error,
-  /// then the use is still open.
+  /// Ends a use. Pre: `stream`, of device(), orders all work of the use before this point.
+  /// Throws: std::logic_error without a use; std::invalid_argument while `stream` is captured;
+  /// hip_error, then the use is still open.
   void done(stream_ref stream);
   /// Brings the memory back for a later use(). Waits for no work. Throws: as use().
   void prefetch(stream_ref stream);

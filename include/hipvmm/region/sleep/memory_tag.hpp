@@ -93,10 +93,10 @@ std::size_t suspend(const memory_tag& tag, keep what, stream_ref stream,
 
 /// Pins the host memory for a later suspend() with the same arguments, which then pins only for
 /// memory backed in between. Returns tag_statistics::bytes_on_host. Another call pins or frees the
-/// difference; keep::nothing frees all. resume() frees it unless the storage was
-/// sleep_storage::pinned_kept. Waits for no work on devices. Threads that make or destroy objects
-/// with the tag wait for the call. May pin more than suspend() copies, because prefetched and idle
-/// blocks of an arena count.
+/// difference; keep::nothing frees all. A suspend() to pinned memory that fails leaves it
+/// pinned. resume() frees it unless the storage was sleep_storage::pinned_kept. Waits for no work
+/// on devices. Threads that make or destroy objects with the tag wait for the call. May pin more
+/// than suspend() copies, because prefetched and idle blocks of an arena count.
 /// Pre: no other thread uses the regions, vectors and arenas of the tag, nor, if ranges are named,
 /// its pools. Work may use the memory.
 /// Throws (the pinned memory is as before): std::invalid_argument for other storage, and for a

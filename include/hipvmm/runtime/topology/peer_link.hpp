@@ -34,15 +34,17 @@ struct peer_link {
   /// As `can_access`, by hipDeviceGetP2PAttribute.
   std::optional<bool> access_supported = std::nullopt;
   std::optional<bool> native_atomics = std::nullopt;
-  /// hipMallocArray's memory.
+  /// Whether `device` may use arrays (hipMallocArray) of `peer`.
   std::optional<bool> array_access = std::nullopt;
 };
 
 /// Throws: std::invalid_argument for a device and itself.
 [[nodiscard]] peer_link peer_link_between(device_ref device, device_ref peer);
 
+/// To every other device of the process, by the peer's ordinal.
 [[nodiscard]] std::vector<peer_link> peer_links(device_ref device);
 
+/// All in both directions, by device, then by peer.
 [[nodiscard]] std::vector<peer_link> peer_links();
 
 }  // namespace hipvmm

@@ -15,7 +15,8 @@ enum class pressure_level { none, low, high, critical };
 /// A string with static storage.
 [[nodiscard]] const char* to_string(pressure_level level) noexcept;
 
-/// A mark of free memory: the larger of a fraction of the whole and of `bytes`; both zero: none.
+/// A mark of free memory: the larger of a fraction of the whole and `bytes`. If both are zero, its
+/// level is never reached.
 struct free_watermark {
   double fraction = 0;
   std::size_t bytes = 0;

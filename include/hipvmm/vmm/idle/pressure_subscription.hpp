@@ -18,7 +18,8 @@ class pressure_watch;
 }  // namespace detail
 
 /// Reports each time that the memory that this process can get of a device passes a watermark, in
-/// either direction, and at first a mark that is passed already. Thread-safe; several may exist.
+/// either direction, and at first a mark that is passed already. A level that comes and goes
+/// between two measurements is not reported. Thread-safe; several may exist.
 class pressure_subscription {
  public:
   /// Called with no lock held, one call of a subscription at a time.
@@ -40,11 +41,11 @@ class pressure_subscription {
   pressure_subscription(pressure_subscription&& other) noexcept;
   pressure_subscription& operator=(pressure_subscription&& other) = delete;
 
-  /// Waits for a callback in another thread: two callbacks must not end each other's subscription.
-  /// Does nothing when repeated and in a child of fork().
+  /// Begins no more calls of the callback, and waits for one in another thread: two callbacks must
+  /// not end each other's subscription. Does nothing when repeated and in a child of fork().
   void end() noexcept;
-  /// Measures now. Throws: hip_error; as the functions below, std::invalid_argument after a move
-  /// and unsupported in a child of fork().
+  /// Measures now. Throws: hip_error. This and the functions below throw std::invalid_argument
+  /// after a move from the object, and unsupported in a child of fork().
   [[nodiscard]] pressure_note now();
   /// Takes the oldest note. Without one, measures and waits for one until end() or the timeout; not
   /// for a timeout of 0. Returns nothing with a callback. Throws: hip_error.
