@@ -30,7 +30,7 @@ void join_configured_budget(device_ref device, const std::optional<named_limit>&
   if (!named) return;
   configured_budgets& all = configured_budgets::shared();
   if (all.process.is_of_parent()) return;
-  const detail::callbacks_wait until_unlocked;
+  const detail::callbacks_wait until_unlocked;  // callbacks may make pools
   const std::lock_guard lock{all.mutex};
   if (all.joined.count(device.ordinal()) != 0) return;
   all.joined.emplace(device.ordinal(), memory_budget{device, named->name, named->bytes});

@@ -15,8 +15,8 @@ struct named_limit {
   std::size_t bytes;
 };
 
-/// Joins once for each device, until the process ends; does nothing without a name. Call it before
-/// the device's first memory that must count. Both functions are thread-safe.
+/// Joins the budget `named` once for each device, until the process ends; does nothing without a
+/// name. Call it before the device's first memory that must count. Both functions are thread-safe.
 void join_configured_budget(device_ref device, const std::optional<named_limit>& named);
 
 /// The bytes left in that budget; nullopt if the process takes no part in it.

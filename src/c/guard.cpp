@@ -18,7 +18,7 @@
 namespace hipvmm::c {
 namespace {
 
-// Without a destructor: exit handlers, which run after a thread's objects, may fail too.
+// Has no destructor, because exit handlers, which run after a thread's objects, may fail too.
 struct kept_failure {
   hipvmm_failure details{sizeof(hipvmm_failure), HIPVMM_OK, HIPVMM_EXHAUSTED_NOTHING, 0, -1, 0, 0};
   std::uint64_t count = 0;

@@ -51,6 +51,7 @@ class handle_table {
   [[nodiscard]] std::shared_ptr<void> find(handle_kind kind, const void* handle) const;
   /// Removes the object: the handle is stale from then on. Throws: invalid_handle.
   [[nodiscard]] std::shared_ptr<void> take(handle_kind kind, const void* handle);
+  /// True also for a stale handle.
   [[nodiscard]] static bool has_tag(const void* value) noexcept;
   [[nodiscard]] std::size_t size() const;
 
@@ -58,7 +59,7 @@ class handle_table {
   static void register_fork_handlers() noexcept;
 
   struct slot {
-    std::shared_ptr<void> object;
+    std::shared_ptr<void> object;  // null if the slot is free
     std::uint32_t generation = 1;
     handle_kind kind{};
     detail::owner_process process;

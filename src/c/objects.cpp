@@ -62,6 +62,7 @@ struct tag_registry {
   call_mutex mutex;
   std::map<std::string, std::unique_ptr<named_tag>, std::less<>> tags;
 
+  // Never destroyed, because destructors of a program may still use handles.
   static tag_registry& shared() {
     static tag_registry& made = *new tag_registry;
     return made;

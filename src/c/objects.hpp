@@ -39,7 +39,7 @@ struct resource_object {
   static constexpr handle_kind handle = handle_kind::resource;
 
   const char* kind;
-  std::shared_ptr<resource_object> upstream;           // outlives `owned`
+  std::shared_ptr<resource_object> upstream;           // outlives `owned`, as bins do
   std::vector<std::shared_ptr<resource_object>> bins;  // with bins_mutex()
   std::unique_ptr<mr::memory_resource> owned;  // null for one that C++ code of the program set
   mr::memory_resource* resource;
@@ -74,9 +74,10 @@ struct resource_object {
                                                            const mr::pool_options& options);
 
 /// The lock of an object that serves one call at a time. lock() throws
-/// - bad_argument if the calling thread has the lock: a call from a callback would wait for itself;
+/// - bad_argument if the calling thread has the lock: a call from a callback or the error handler
+///   would wait for itself;
 /// - unsupported in a child of fork(): the calls of the parent's other threads never end there, and
-///   HIP does not know the memory.
+///   HIP does not know the memory. To destroy an object needs no lock.
 class call_mutex {
  public:
   void lock();
@@ -98,7 +99,7 @@ class call_mutex {
 struct buffer_object {
   static constexpr handle_kind handle = handle_kind::buffer;
 
-  std::shared_ptr<resource_object> source;
+  std::shared_ptr<resource_object> source;  // null: chunks
   call_mutex mutex;
   growable_device_vector<unsigned char> bytes;
 
@@ -179,6 +180,7 @@ class named_tag {
     objects_.back() = std::shared_ptr<call_mutex>{made, &made->mutex};
     return made;
   }
+  /// Runs `body` while no call uses an object that carries the tag.
   template <typename Body>
   void with_all(Body body) {
     constexpr std::chrono::milliseconds patience{100};
@@ -233,6 +235,7 @@ hipvmm_status with_locked(const char* function, const void* handle, Body body) n
   });
 }
 
+/// The handle is null if `make` or the table throws.
 template <typename Handle, typename Make>
 void create(Handle* handle, const char* name, Make make) {
   out(handle, name) = nullptr;
@@ -256,6 +259,7 @@ void destroy(const void* handle) {
   return owner ? *owner : device_ref::current();
 }
 
+/// Throws: std::invalid_argument if there is no such device.
 [[nodiscard]] inline device_ref device_of(int ordinal) {
   require_device(device_ref{ordinal});
   return device_ref{ordinal};
@@ -263,7 +267,8 @@ void destroy(const void* handle) {
 
 [[nodiscard]] std::shared_ptr<resource_object> resource_of(device_ref device);
 
-/// Null is the legacy default stream. Throws: bad_argument for a handle of hipvmm.
+/// Null is the legacy default stream. Throws: bad_argument for a handle of hipvmm, which C converts
+/// to void* without a warning.
 [[nodiscard]] inline stream_ref stream_of(void* stream) {
   if (handle_table::has_tag(stream))
     throw bad_argument{
@@ -285,6 +290,7 @@ class default_stream_scope {
   std::optional<scoped_device> current_;
 };
 
+/// Throws: bad_argument for an unknown right.
 [[nodiscard]] access_right right_of(hipvmm_right right);
 [[nodiscard]] hipvmm_right right_of(access_right right) noexcept;
 [[nodiscard]] access_list list_of(const hipvmm_access* access, std::size_t count);

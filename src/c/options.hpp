@@ -25,7 +25,8 @@ struct option {
 };
 
 /// Spaces around names and values are ignored. `of` names the object in messages, such as "a pool".
-/// Throws: bad_argument, which names the option, the value and the nearest or the allowed ones.
+/// Throws: bad_argument, which names the option, the value and the nearest or the allowed ones, if
+/// a name is unknown or comes twice, or a value is refused.
 void apply_options(const std::string& of, std::string_view text, const std::vector<option>& table);
 
 /// Whether `text` names an option, even if parts of it are invalid.

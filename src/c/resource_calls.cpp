@@ -35,7 +35,7 @@ struct device_resources {
 void set_resource_of(device_ref device, std::shared_ptr<resource_object> resource) {
   device_resources& all = device_resources::shared();
   all.process.require_own();
-  std::shared_ptr<resource_object> previous;
+  std::shared_ptr<resource_object> previous;  // ends after the unlock
   const std::lock_guard lock{all.mutex};
   require_device(device);
   auto& entry = all.set[device.ordinal()];

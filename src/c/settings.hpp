@@ -49,6 +49,7 @@ struct fixed_size_options {
 };
 [[nodiscard]] fixed_size_options fixed_size_settings(device_ref device, const char* text);
 
+/// Both or none are set.
 struct binning_options {
   std::optional<int> min_exponent;
   std::optional<int> max_exponent;
@@ -67,6 +68,7 @@ struct joining_settings {
   std::size_t limit;
   budget_options options;
 };
+/// The limit is all memory of the device unless it is named.
 [[nodiscard]] joining_settings budget_settings(device_ref device, const char* text);
 
 [[nodiscard]] pressure_options pressure_settings(device_ref device, const char* text);

@@ -31,7 +31,7 @@ namespace {
 constexpr std::size_t most_devices = 120;
 constexpr std::size_t most_tags = 8;
 
-/// They live as long as the process, because tensors of static objects end last.
+/// The pools live as long as the process, because tensors of static objects end last.
 struct torch_pools {
   std::array<std::atomic<torch_pool*>, most_devices> made{};
   std::mutex mutex;
@@ -71,7 +71,7 @@ struct torch_pools {
     const device_ref owner = c::device_of(device);
     std::atomic<torch_pool*>& entry = made.at(static_cast<std::size_t>(device));
     is_used = true;
-    const detail::callbacks_wait until_unlocked;
+    const detail::callbacks_wait until_unlocked;  // callbacks may allocate
     const std::lock_guard lock{mutex};
     if (torch_pool* const found = entry) return *found;
     mr::pool_options options = pool_settings(owner, nullptr);

@@ -22,7 +22,7 @@ bool wait_for(stream_ref waiter, stream_ref stream, device_ref likely) {
   const int count = device_count();
   for (int tried = 0; tried < count; ++tried) {
     const device_ref device{(likely.ordinal() + tried) % count};
-    if (!detail::has_context(device)) continue;
+    if (!detail::has_context(device)) continue;  // without a context a device has no stream
     const scoped_device scope{device};
     event passed{device};
     try {
@@ -129,6 +129,7 @@ void* torch_pool::allocate_in_graphs(std::size_t bytes, stream_ref stream) {
   const std::optional<graphs_id> taken = graphs_of(stream);
   const locked here{*this};
   retry_put_off();
+  // Another thread may have ended the graphs meanwhile.
   if (!taken || find_pool_choice(*taken) == pool_choices_.end()) return nullptr;
   const auto owner = graphs_.find(*taken);
   void* const pointer =
@@ -285,6 +286,7 @@ void torch_pool::end_graphs(graphs_id id) noexcept {
     pool_choices_.erase(ended);
     --entries_;
     const auto owner = graphs_.find(id);
+    // Another capture may use them too.
     if (owner != graphs_.end() && find_pool_choice(id) == pool_choices_.end())
       owner->second.blocks.end_capture();
     retry_put_off();

@@ -65,12 +65,12 @@ class torch_pool {
     explicit graphs(mr::vmm_pool_resource& pool) : blocks{pool} {}
 
     mr::pool::graph_blocks blocks;
-    std::size_t users = 0;
+    std::size_t users = 0;  // calls of begin_graphs() without release_graphs()
   };
   using graphs_map = std::map<graphs_id, graphs>;
   struct pool_choice {
     graphs_id id;
-    std::shared_ptr<const stream_filter> filter;
+    std::shared_ptr<const stream_filter> filter;  // null: all streams
   };
   /// An allocation whose stream and size, as PyTorch keeps them, do not suffice to free it.
   struct recorded_use {

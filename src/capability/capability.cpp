@@ -40,7 +40,8 @@ constexpr bool in_order(const Rule (&all)[Count]) {
 }
 static_assert(in_order(rules) && std::size(rules) == trait_count && in_order(quirk_rules));
 
-// Twice the time that gfx1201 missed new mappings (ROCm/rocm-systems#11693: 1 to 2 ms).
+// For a device without a measured delay: twice the time that gfx1201 missed new mappings
+// (ROCm/rocm-systems#11693: 1 to 2 ms).
 constexpr std::chrono::milliseconds usual_visibility_delay{4};
 
 }  // namespace

@@ -20,10 +20,10 @@ inline constexpr std::size_t index_of(trait which) noexcept {
 }
 
 enum class persistence {
-  open,
-  passing,  ///< this process: assumed, by version, or a doubtful measurement
-  dated,    ///< on disk for a time: a probe was silent, perhaps because of load
-  lasting,
+  open,     ///< probed again after reprobe_interval
+  passing,  ///< for this process: assumed, by version, or a doubtful measurement
+  dated,    ///< kept on disk for a time: a probe was silent, perhaps because of load
+  lasting,  ///< kept on disk
 };
 
 namespace detail {
@@ -66,7 +66,7 @@ struct capability::record {
   void set(trait which, finding what, std::string reason, persistence holds);
   void set_until(trait which, finding what, std::string reason, std::int64_t seconds);
   [[nodiscard]] bool has(trait which) const noexcept;
-  /// Probes still have to find something out. Without virtual memory nothing else matters.
+  /// Whether probes still have to find something out. Without virtual memory nothing else matters.
   [[nodiscard]] bool is_open() const noexcept;
   void conclude();
 };

@@ -29,7 +29,7 @@ constexpr std::string_view header = "hipvmm capability record, format 2\n";
 constexpr std::string_view fingerprint_key = "fingerprint=";
 // Before a finding, with the time in seconds until which it holds.
 constexpr std::string_view until_mark = "until ";
-// Missing in a file that was cut off.
+// A file that was cut off lacks this line.
 constexpr std::string_view last_line = "end\n";
 constexpr std::size_t most_bytes = 64 * 1024;
 
@@ -61,6 +61,7 @@ std::string read_all(int descriptor) {
   }
 }
 
+/// Ignores a finding whose time has passed.
 void read_dated(std::string_view line, capability::record& found) {
   std::int64_t until = 0;
   const std::string_view text = line.substr(until_mark.size());
@@ -135,7 +136,8 @@ bool is_in_foreign_folder(const std::string& path) {
   return ::stat(folder.c_str(), &found) == 0 && !why_not_ours(folder, found).empty();
 }
 
-/// Makes the folder and at most `above` missing ones over it. Returns the reason of a failure.
+/// Makes the folder and at most `above` missing ones over it. Returns the reason of a failure;
+/// empty on success.
 std::string make_folder(const std::filesystem::path& folder, int above) {
   struct stat found {};
   if (::stat(folder.c_str(), &found) == 0) return why_not_ours(folder, found);
@@ -176,7 +178,7 @@ std::string cache_path(const std::string& fingerprint) {
 
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose) {
-  // No warning: origin() reports it.
+  // No warning: origin() reports that nothing is kept there.
   if (whose == file_owner::cache && is_in_foreign_folder(path)) return std::nullopt;
   const int no_link = whose == file_owner::cache ? O_NOFOLLOW : 0;
   const file_descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_link)};
@@ -194,7 +196,7 @@ std::optional<capability::record> read_record(const std::string& path,
 }
 
 std::string write_record(const std::string& path, const capability::record& found) {
-  // hipvmm's folder and the cache around it, nothing above.
+  // Makes hipvmm's folder and the cache around it, and nothing above.
   constexpr int cache_folder = 1;
   const std::string no_folder =
       make_folder(std::filesystem::path{path}.parent_path(), cache_folder);

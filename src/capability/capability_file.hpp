@@ -9,6 +9,7 @@
 // Records on disk, one file for each fingerprint.
 namespace hipvmm::detail {
 
+/// Below $XDG_CACHE_HOME or ~/.cache; empty without either.
 std::string cache_path(const std::string& fingerprint);
 
 enum class file_owner {
@@ -16,8 +17,8 @@ enum class file_owner {
   named,  ///< HIPVMM_CAPABILITY names it
 };
 
-/// Empty if there is no file or the cache's folder is another user's; also, with a warning, if it
-/// cannot be read, is not trusted, is damaged or is about something else.
+/// Empty if there is no file or the cache's folder is another user's; also, with a warning to the
+/// error handler, if it cannot be read, is not trusted, is damaged or is about something else.
 std::optional<capability::record> read_record(const std::string& path,
                                               const std::string& fingerprint, file_owner whose);
 

@@ -33,7 +33,8 @@ std::string peers_of(device_ref device) {
   return text.empty() ? "none" : text;
 }
 
-/// The driver's module, a cause of hangs (ROCm/rocm-systems#9820). Empty for the kernel's own.
+/// The version of the driver's module, which the runtime does not report: some hang or miss
+/// mappings (ROCm/rocm-systems#9820). Empty if the module is the kernel's own.
 std::string module_version() {
   std::string text;
   for (const char* module : {"amdgpu", "nvidia"}) {
@@ -49,9 +50,9 @@ std::string kernel_release() {
   return ::uname(&system) == 0 ? system.release : "unknown";
 }
 
-/// The set variables that steer HIP's copies, streams, pools and memory. Not those of the host's
-/// way to wait, of kernels, modules, logs and tools, nor those that other parts of the fingerprint
-/// show (visible devices, the host provider's settings).
+/// The set variables that steer HIP's copies, streams, pools and memory. Left out are those for the
+/// host's way to wait, kernels, modules, logs and tools, and those that other parts of the
+/// fingerprint show (visible devices, the host provider's settings).
 std::string settings_of_runtime() {
   std::string text;
   for (const char* const name :

@@ -51,7 +51,7 @@ std::vector<std::string> split(std::string_view text, char separator) {
 struct capability_override {
   bool reprobe = false;
   std::vector<std::string> files;
-  std::vector<std::string> assumptions;
+  std::vector<std::string> assumptions;  // key=value
 
   void assume(record& found) const;
 };
@@ -65,6 +65,7 @@ void capability_override::assume(record& found) const {
     found.origin += (&each == &assumptions.front() ? "" : ", ") + each;
 }
 
+/// Throws: std::invalid_argument, which names the part of HIPVMM_CAPABILITY that is not understood.
 capability_override read_capability_override() {
   capability_override request;
   const char* const value = environment("HIPVMM_CAPABILITY");
@@ -99,8 +100,8 @@ enum class trigger {
   demand,
 };
 
-/// Answers the probes that only a child may run by the runtime's version, or as unknown: neither is
-/// kept on disk.
+/// Answers, by the runtime's version or as unknown, the probes that only a child may run. Neither
+/// answer is kept on disk.
 void answer_without_child(record& found, const std::string& why) {
   const runtime_rules& rules = rules_of_runtime();
   const auto expect = [&](const probe& which, bool yes) {
@@ -144,9 +145,10 @@ bool still_works(device_ref device) {
   }
 }
 
+/// Returns the way of the answers, as the end of a sentence.
 std::string probe_open(device_ref device, record& found, trigger when) {
-  // On AMD's runtime even common calls have crashed or hung. On CUDA a child would cost each first
-  // start most of a second.
+  // On AMD's runtime even common calls have crashed or hung. On CUDA they have not, and a child
+  // would cost each first start most of a second.
   const bool is_cuda = rules_of_runtime().is_cuda;
   std::string why_no_child =
       "that takes a process of its own, which CUDA is not given at first use";
@@ -342,8 +344,8 @@ class known_devices {
 }  // namespace
 }  // namespace detail
 
-// HIP is called under the device's lock, and no code of the application: reports reach its error
-// handler after the unlock.
+// One thread probes a device; others that ask wait for its lock. HIP is called under the lock, and
+// no code of the application: reports reach its error handler after the unlock.
 capability capability_of(device_ref device) {
   require_device(device);
   auto& place = detail::known_devices::of(device);

@@ -77,7 +77,7 @@ mapped_row granted_row(probe_site& site, std::size_t count) {
 
 std::vector<word> pattern(word seed) {
   std::vector<word> words(word_count);
-  // Not zero, which missing memory reads as.
+  // No word is zero, because missing memory reads as zero.
   std::iota(words.begin(), words.end(), seed * 65536 + 1);
   return words;
 }

@@ -13,7 +13,7 @@
 
 namespace hipvmm::detail {
 
-/// Waits for a stream at its end, so that an exception unmaps nothing in use.
+/// The destructor waits for the stream, so that an exception unmaps nothing in use.
 class finished_work {
  public:
   explicit finished_work(const stream& queue) noexcept : queue_{queue} {}
@@ -32,15 +32,15 @@ class mapped_row {
   ~mapped_row();
   mapped_row(mapped_row&&) = default;
   mapped_row& operator=(mapped_row&&) = delete;
-  void add();  ///< without rights
-  /// `units` units, `at_unit` units from the start, without rights.
+  void add();  ///< maps a chunk behind the last, without rights
+  /// Maps a chunk of `units` units, `at_unit` units from the start, without rights.
   void add_at(std::size_t at_unit, std::size_t units);
   void grant_alone(std::size_t index) const;
   /// Grants the owner each mapping alone, or all at once if that is refused.
   void grant();
   /// Also releases the chunks. Throws: hip_error, as undo().
   void unmap();
-  void undo();  ///< also frees the addresses
+  void undo();  ///< as unmap(), and frees the addresses
 
   [[nodiscard]] std::size_t size() const noexcept { return maps.size(); }
   [[nodiscard]] void* at(std::size_t index) const noexcept {
@@ -64,9 +64,10 @@ using word = std::uint32_t;
 inline constexpr std::size_t word_count = 1024;
 
 std::vector<word> pattern(word seed);  ///< words that no other seed produces
+/// `queue` may be of another device than the site.
 std::vector<word> words_at(const stream& queue, const void* from);
 
-/// Words written at `to` are read at `from`, an address of the same memory.
+/// Whether words written at `to` are read at `from`, the same or another address of that memory.
 bool carries(const probe_site& site, void* to, const void* from, word seed);
 /// Retried for longest_visibility_delay.
 bool carries_in_time(const probe_site& site, void* to, const void* from, word seed);

@@ -40,11 +40,13 @@ constexpr std::array probes{
     probe{"uncached_chunks", trait::uncached_chunks, 1, risk::none, probe_uncached_chunks},
     probe{"descriptors_per_chunk", trait::virtual_memory, 0, risk::none, measure_descriptors},
     probe{"costs", trait::virtual_memory, 0, risk::none, measure_costs},
+    // Both wait for the whole device.
     probe{"counts_ending_streams", trait::counts_ending_streams, 1, risk::child_only,
           probe_counts_ending_streams},
     probe{"free_waits", trait::free_waits, 1, risk::child_only, probe_free_waits},
-    // On AMD's runtime it blocks the host until its work ends.
+    // On AMD's runtime the probe blocks the host until its work ends.
     probe{"pools_reuse_in_order", trait::pools_reuse_in_order, 2, risk::child_only, probe_pools},
+    // The probe starts the peers, and each takes memory and time.
     probe{"peer_access", trait::peer_access, 1, risk::child_only, probe_peer_access},
     // ROCm up to 7.0 uses the value as a pointer.
     probe{"imports_by_value", trait::imports_by_value, 1, risk::child_only, probe_imports_by_value},
@@ -95,7 +97,7 @@ void attempt(const probe& each, capability::record& found, const std::string& du
       return answer_all(each, found, finding::no, error.what(), persistence::lasting);
     } catch (const hip_error& error) {
       const std::string what = sentence_of(error, during);
-      // Not about the trait, because an earlier probe made such chunks.
+      // The refusal says nothing about the trait, because an earlier probe made such chunks.
       if (during == plain_chunk && each.run != probe_virtual_memory) {
         if (attempts < most_attempts) continue;
         return leave_open(each, found, what + ", each time");
@@ -125,7 +127,7 @@ void run_here(device_ref device, capability::record& found, const probe_run& how
   const auto first = std::find_if(probes.begin(), probes.end(), how.wants);
   if (first == probes.end()) return;
   how.begins(*first);
-  std::optional<scoped_device> current;
+  std::optional<scoped_device> current;  // kernels are launched on it
   std::optional<stream> queue;
   std::size_t unit = 0;
   const std::string during = "when the device was asked about itself";
@@ -142,7 +144,7 @@ void run_here(device_ref device, capability::record& found, const probe_run& how
       current.emplace(device);
       queue.emplace(device);
     } catch (const hip_error& error) {
-      // Not about virtual memory.
+      // The failure of the device says nothing about virtual memory.
       leave_open(*first, found, sentence_of(error, during));
     }
   });
@@ -178,7 +180,7 @@ std::span<const probe> all_probes() noexcept { return probes; }
 
 void run_probes(device_ref device, capability::record& found, const probe_run& how) {
   std::exception_ptr failure;
-  held_reports told;  // outlives the caller's lock
+  held_reports told;  // ends in the caller's thread, which may hold a lock
   background_thread worker{[&](const std::stop_token&) {
     const reports_wait wait{told};
     const events_pause unreported;

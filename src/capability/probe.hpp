@@ -17,9 +17,9 @@ inline constexpr std::string_view plain_chunk = "when a chunk was created";
 
 struct probe_site {
   device_ref device;
-  std::size_t unit;  // of the chunks that probes make
+  std::size_t unit;  // bytes of the chunks that probes make
   const stream& queue;
-  const copy_kernel& kernel;
+  const copy_kernel& kernel;  // may be empty
   capability::record& found;
   /// The action, as "when ..." at the end of a message.
   std::string during;
@@ -45,7 +45,7 @@ struct probe {
   std::size_t count;
   risk danger;
   void (*run)(probe_site& site);
-  bool uses_kernel = false;
+  bool uses_kernel = false;  ///< runs again with the caller's kernel, if there is one
 
   [[nodiscard]] bool is_open(const capability::record& found) const noexcept;
 };
@@ -53,7 +53,7 @@ struct probe {
 void answer_all(const probe& each, capability::record& found, finding what,
                 const std::string& reason, persistence holds);
 
-/// Those that may leave a device in a bad state are last.
+/// In the order in which they run: those that may leave a device in a bad state are last.
 std::span<const probe> all_probes() noexcept;
 
 void probe_virtual_memory(probe_site& site);
@@ -88,12 +88,14 @@ void measure_costs(probe_site& site);
 struct probe_run {
   std::function<bool(const probe&)> wants;
   const copy_kernel& kernel;
+  /// Called before and after each probe, by the thread that runs it.
   std::function<void(const probe&)> begins = [](const probe&) {};
   std::function<void(const probe&)> ended = [](const probe&) {};
 };
 
 /// Runs the probes that `how` wants on a thread of their own, so that the caller's device and
-/// captures stay. A shortage leaves the traits open; an error of HIP is a no. Throws: as `kernel`.
+/// captures stay as they are. A shortage of memory, addresses, descriptors or threads leaves the
+/// traits open; an error of HIP is a no. Throws: as `kernel`.
 void run_probes(device_ref device, capability::record& found, const probe_run& how);
 
 }  // namespace hipvmm::detail

@@ -91,6 +91,7 @@ class conversation {
     } else if (line.starts_with(open_mark)) {
       read_line(after(open_mark), keys::all, persistence::open, {}, found_);
     } else {
+      // The program marks findings that must not be written to disk.
       const bool passing = line.starts_with("passing ");
       read_line(passing ? line.substr(8) : line, keys::all,
                 passing ? persistence::passing : persistence::lasting, {}, found_);
@@ -149,7 +150,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
         const std::string& before = silent.at(broken.name);
         how += ", and before" + before.substr(before.find(" for"));
       }
-      // Closed if the process broke after its answer.
+      // The probe is not open if the process broke after its answer.
       if (broken.is_open(found)) note_broken(broken, found, how, came);
       asked.append(broken.name).append(",");
     } catch (const std::system_error& error) {
@@ -159,7 +160,7 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
     }
     if (found.findings[index_of(trait::virtual_memory)] == finding::no) return {};
   }
-  // Not tried in this process.
+  // A probe that ends processes is not tried in this one.
   for (std::size_t i = 0; i < trait_count; ++i)
     if (found.persistences[i] == persistence::open)
       found.set(static_cast<trait>(i), finding::unknown,

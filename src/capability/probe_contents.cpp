@@ -24,8 +24,8 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::size_t pattern_bytes = word_count * sizeof(word);
 
-/// As carries() by kernels: bytes of `spare` to `to`, and from `from` to the second page of
-/// `spare`, which is visible.
+/// As carries(), but kernels copy: bytes of `spare` to `to`, and those at `from` to the second page
+/// of `spare`, which is visible.
 bool carries_by_kernel(const probe_site& site, void* spare, void* to, const void* from, word seed) {
   auto* const sent = static_cast<word*>(spare);
   word* const got = sent + word_count;
@@ -112,7 +112,7 @@ void probe_crosses_chunks(probe_site& site) {
 
 namespace {
 
-/// Two neighbours of one unit; empty if HIP ignores the hints.
+/// Two neighbouring reservations of one unit each; empty if HIP ignores the hints.
 std::optional<std::pair<address_reservation, address_reservation>> neighbours(probe_site& site) {
   site.during = "when neighbouring addresses were reserved";
   // Others may take the addresses in between.

@@ -53,8 +53,8 @@ class spawn_actions {
   posix_spawn_file_actions_t value_{};
 };
 
-/// A new program's signals, even if the application blocks or ignores some, and a process group of
-/// its own, which no terminal signals.
+/// Gives the child the signals that a new program expects, even if the application blocks or
+/// ignores some, and a process group of its own, which no terminal signals.
 class spawn_attributes {
  public:
   spawn_attributes() {
@@ -77,7 +77,7 @@ class spawn_attributes {
   posix_spawnattr_t value_{};
 };
 
-/// Without libhipvmm_preload.so, whose pool would start a probe again.
+/// This process's environment without libhipvmm_preload.so, whose pool would start a probe again.
 std::vector<char*> probe_environment() {
   static char off[] = "HIPVMM_PRELOAD=off";
   // A constructor that runs before the program becomes the probe may ask for a probe.
@@ -145,6 +145,7 @@ probe_process::reading probe_process::read_line(std::string& line,
     std::array<char, 4096> piece;
     const ssize_t got = ready < 0 ? -1 : ::read(output_.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
+    // A line without its end does not count.
     if (got <= 0) {
       at_end_ = true;
       return reading::end;
@@ -169,7 +170,7 @@ probe_process::ending probe_process::end() {
     if (reaped == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   if (reaped == 0) {
-    // In a call of the driver that no signal ends; init reaps it later.
+    // The process is in a call of the driver that no signal ends; init reaps it later.
     warn("ending hipvmm-probe", "process " + std::to_string(process) +
                                     " hangs in the driver, does not die of SIGKILL and stays");
     return {"hangs in the driver"};

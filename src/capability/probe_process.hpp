@@ -12,8 +12,8 @@
 namespace hipvmm::detail {
 
 /// Runs a program that writes lines to its standard output; the destructor ends it. It inherits the
-/// environment and no other descriptors (before glibc 2.34 those without close-on-exec). Ctrl-C
-/// does not reach it, because it is a process group of its own.
+/// environment, and of descriptors its output alone (before glibc 2.34 also those without
+/// close-on-exec). Ctrl-C does not reach it, because it is a process group of its own.
 class probe_process {
  public:
   /// The first argument is the program's name for itself. Throws: std::system_error.

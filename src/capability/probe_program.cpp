@@ -62,7 +62,7 @@ std::string changeable_by_others(const path& file) {
   }
 }
 
-/// The library is in the running program, which no named loader has started.
+/// Whether the library is part of the running program, and no loader named before it started it.
 bool is_linked_in() {
   if (::getauxval(AT_BASE) == 0) return false;
   Dl_info program{};

@@ -186,10 +186,11 @@ void probe_imports_by_value(probe_site& site) {
 
 namespace {
 
+/// Of chunks retained by their addresses. Empty if others changed free memory.
 struct retained {
-  std::optional<bool> kept;      // as long as the handles
-  std::optional<bool> returned;  // after the handles' release
-  bool is_same = true;           // the mapped memory's
+  std::optional<bool> kept;      // the memory is there as long as the handles
+  std::optional<bool> returned;  // the memory returns after the handles' release
+  bool is_same = true;           // the handles are of the mapped memory
 };
 
 retained measure_retained_chunks(probe_site& site, std::size_t count) {

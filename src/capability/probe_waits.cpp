@@ -62,6 +62,7 @@ class probe_capture {
   }
   probe_capture& operator=(probe_capture&&) = delete;
 
+  /// Returns whether the capture is still valid.
   bool end() {
     if (ended_) return false;
     hipGraph_t recorded = nullptr;
@@ -126,7 +127,7 @@ bool reuses_in_order(const probe_pool& pool, const stream& own, const stream& ot
   used.record(own);
   bool is_early = false;
   if (second.get() == first.get())
-    for (int turn = 0; turn < 100 && !is_early; ++turn) {
+    for (int turn = 0; turn < 100 && !is_early; ++turn) {  // a busy device may need so long
       std::this_thread::sleep_for(1ms);
       is_early = used.is_done() && !work.is_over();
     }
@@ -173,7 +174,7 @@ void probe_counts_ending_streams(probe_site& site) {
       leaving.reset();
     }};
     while (!begun) std::this_thread::yield();
-    std::this_thread::sleep_for(5ms * (1 << round));
+    std::this_thread::sleep_for(5ms * (1 << round));  // until the thread is in hipStreamDestroy
     const std::jthread timer{[&work] {
       std::this_thread::sleep_for(20ms);
       work.let_go();
@@ -190,8 +191,8 @@ void probe_counts_ending_streams(probe_site& site) {
 
 void probe_free_waits(probe_site& site) {
   site.during = "when memory of hipMalloc was freed";
-  // Measured, because the work must last longer than a free that does not wait. The second call,
-  // because the first may load code.
+  // The time of a free is measured, because the work must last longer than a free that does not
+  // wait. The second call is timed, because the first may load code.
   if (!wait_by_free(site.device)) throw std::bad_alloc{};
   const auto begin = std::chrono::steady_clock::now();
   if (!wait_by_free(site.device)) throw std::bad_alloc{};

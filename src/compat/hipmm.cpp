@@ -41,6 +41,7 @@ void prefetch(const void* pointer, std::size_t bytes, cuda_device_id device,
   try {
     prefetch_async(stream, pointer, bytes, device);
   } catch (const std::invalid_argument&) {
+    // Not managed memory: programs prefetch memory of any resource.
   }
 }
 
@@ -98,7 +99,8 @@ device_memory_resource* get_per_device_resource(cuda_device_id device) {
 }
 
 device_memory_resource* set_per_device_resource(cuda_device_id device, memory_resource* resource) {
-  // Wraps the present one first, because nothing may fail after the change.
+  // Wraps the present one first, because nothing may fail after the change. Another thread may
+  // change the resource in between.
   with_hipmm_interface(hipvmm::detail::resource_set_for(device));
   return with_hipmm_interface(set_with_interface(device, resource));
 }

@@ -11,6 +11,7 @@
 namespace hipvmm {
 namespace {
 
+/// JSON of numbers, and of strings that need no escapes.
 class viz_json {
  public:
   [[nodiscard]] static viz_json object() { return viz_json{'{', '}'}; }
@@ -71,6 +72,7 @@ std::string viz_segment(const mr::pool_snapshot& pool, const mr::pool_snapshot::
                    .member("frames", "[]")
                    .text());
   }
+  // Blocks of all streams share a segment.
   return viz_json::object()
       .number("device", pool.device)
       .number("address", one.address)

@@ -307,6 +307,8 @@ void growable_storage::count_growth(const size_before& before, bool was_ready) {
   });
 }
 
+// Mappings move without a copy; an allocation of `held` bytes lives until the bytes in use are
+// copied to the next.
 void growable_storage::count_move(const size_before& before) noexcept {
   if (before.data == nullptr || data() == nullptr || data() == before.data) return;
   ++counts_.base_moves;

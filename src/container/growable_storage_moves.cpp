@@ -101,7 +101,8 @@ bool growable_storage::get_scratch(std::size_t bytes, std::size_t steps, stream_
   return true;
 }
 
-// Moves within one vector are ordered, so all use the same scratch memory.
+// Moves within one vector are ordered, so all use the same scratch memory. Launches of a graph use
+// the memory's address, so it stays until the vector itself has another address.
 void growable_storage::back_scratch(std::size_t bytes) {
   const std::size_t present = scratch_bytes();
   if (bytes <= present || (scratch_ && !scratch_->is_address_stable())) return;

@@ -167,6 +167,7 @@ void malloc_storage::retire() noexcept {
   if (process_.is_of_parent()) static_cast<void>(memory_.release());
   if (resource_ != nullptr) return replace({});
   if (memory_.empty()) return;
+  // Without memory of the host for a record the caller waits.
   try {
     if (retire_allocation(memory_, std::nullopt, devices_of(rights_.users()))) return;
   } catch (const std::bad_alloc&) {

@@ -59,6 +59,7 @@ class malloc_storage final : public storage_memory {
  private:
   [[nodiscard]] device_ref device() const noexcept { return rights_.owner(); }
   void require_grantable(device_ref to, access_right right) const;
+  /// Waits for retired memory if the device is full.
   [[nodiscard]] device_allocation allocate_or_explain(std::size_t bytes) const;
   /// Copies from base() in `stream`, and waits for it.
   void copy_to(const device_allocation& to, std::size_t bytes, stream_ref stream) const;

@@ -19,8 +19,8 @@ namespace hipvmm::detail {
 struct slot_geometry {
   std::size_t slots;
   std::size_t planes;
-  std::size_t most;  // of a slot
-  std::size_t block;
+  std::size_t most;    // of a slot
+  std::size_t block;   // of a chunk
   std::size_t stride;  // from slot to slot
   std::size_t plane;   // from plane to plane
 
@@ -42,8 +42,9 @@ struct slot_geometry {
   [[nodiscard]] bool packs() const noexcept { return stride % block != 0; }
 };
 
-/// The memory of a slot_arena. A row is one block in every plane. A function that throws may leave
-/// rows backed in their first planes only; a later call continues from there.
+/// The memory of a slot_arena. A row is one block in every plane, and is backed as a whole while a
+/// slot claims it. A function that throws may leave rows backed in their first planes only; a later
+/// call continues from there.
 class row_memory {
  public:
   row_memory(device_ref device, const slot_geometry& geometry, const slot_arena_options& options);
@@ -77,7 +78,8 @@ class row_memory {
   /// to unmap them.
   void share(std::size_t from, std::size_t to, std::size_t count);
   /// Copies shared ones of `rows` to memory of their own and makes all writable. Waits for
-  /// `stream`. Pre: all are backed. Throws (bytes stay): as copy_chunks() and region::set_access().
+  /// `stream`. Pre: all are backed. Throws: as copy_chunks() and region::set_access(); then the
+  /// bytes are the same, and is_private() tells which rows have changed.
   void make_private(const std::vector<std::size_t>& rows, stream_ref stream);
   /// Whether no other row maps the row's memory, and it is not read-only.
   [[nodiscard]] bool is_private(std::size_t row) const noexcept {
@@ -104,6 +106,7 @@ class row_memory {
   [[nodiscard]] bool returns_when_empty() const noexcept {
     return own_cache_ && strategy_.pins_memory;
   }
+  /// Returns memory that only the addresses hold, if nothing is backed.
   void return_pinned() noexcept;
   /// Trims the own cache to `bytes`; chunks that addresses pin stay.
   void trim_kept(std::size_t bytes) noexcept;
@@ -129,7 +132,7 @@ class row_memory {
     std::uint32_t claims = 0;
     std::uint32_t backed_planes = 0;
     bool is_read_only = false;
-    std::shared_ptr<group> shown_by = nullptr;
+    std::shared_ptr<group> shown_by = nullptr;  // null unless the memory is shared
   };
   [[nodiscard]] static bool is_shared(const row_state& row) noexcept {
     return row.shown_by.use_count() > 1;
@@ -154,7 +157,7 @@ class row_memory {
   region region_;
   std::vector<row_state> rows_;
   std::size_t unclaimed_rows_ = 0;
-  std::size_t grouped_ = 0;
+  std::size_t grouped_ = 0;  // rows with a group
   std::size_t aliases_ = 0;  // mappings of chunks beyond the first of each
 };
 

@@ -113,11 +113,12 @@ void slot_allocator::wait_in(const char* function, std::size_t which, stream_ref
 }
 
 std::size_t slot_allocator::next_free() {
+  // Packed slots have blocks in common: first one that adds few to those of slots in use.
   const bool packs = geometry_.packs();
   const std::vector<bool> needed =
       packs ? needed_rows(needed_by::slots_in_use) : std::vector<bool>{};
   std::size_t best = no_slot;
-  std::pair<std::size_t, std::size_t> least;
+  std::pair<std::size_t, std::size_t> least;  // rows to be added, and bytes that are not backed
   bool best_has_passed = false;
   for (std::size_t which = 0; which < slots_.size(); ++which) {
     if (slots_[which].in_use.load(std::memory_order_relaxed)) continue;

@@ -35,6 +35,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   ~slot_allocator() override;
   slot_allocator& operator=(slot_allocator&&) = delete;
 
+  // As the functions of slot_arena with these names; arguments are checked here.
   [[nodiscard]] std::size_t acquire(stream_ref stream);
   void commit(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
               stream_ref stream);
@@ -63,6 +64,7 @@ class slot_allocator final : sleep_participant, idle_holder {
 
  private:
   /// A commit that needs no memory reads only this and `capacities_`, to touch few cache lines.
+  /// Written by the owner; `is_marked` of a free slot also by the background task.
   struct slot {
     std::atomic<std::size_t> length{0};
     std::atomic<bool> in_use{false};
@@ -85,6 +87,7 @@ class slot_allocator final : sleep_participant, idle_holder {
     growth(slot_allocator& owner, std::size_t count);
     ~growth();
     growth& operator=(growth&&) = delete;
+    /// Pre: called at most `count` times.
     void add(std::size_t which, std::size_t wanted) noexcept;
     void keep() noexcept { is_kept_ = true; }
 
@@ -97,6 +100,7 @@ class slot_allocator final : sleep_participant, idle_holder {
     std::vector<grown_slot> grown_;
     bool is_kept_ = false;
   };
+  /// While one lives, the eviction callback runs for a commit of these slots.
   class eviction {
    public:
     eviction(slot_allocator& owner, const std::size_t* slots, std::size_t count) noexcept
@@ -162,6 +166,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   void finish_waking() noexcept override { rows_.chunks().finish_waking(); }
   [[nodiscard]] given_memory give_idle(const idle_request& asked) override;
   [[nodiscard]] std::size_t idle_bytes() override;
+  /// Throws: std::logic_error while the memory sleeps; as sleep_participant::map_again().
   void require_awake(const char* function) {
     membership_.require_awake(function);
     if (may_be_torn_) [[unlikely]]
@@ -169,6 +174,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   }
   void map_torn_again();
 
+  /// Throws: std::logic_error in the eviction callback, because slots get no memory there.
   void require_not_evicting(const char* function) const;
   void require_outside_batch(const char* function, std::size_t which) const;
   void require_slot(const char* function, std::size_t which) const;
@@ -191,6 +197,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   bool claim_next(std::size_t which, asker who);
   /// If there is room, backs several rows for `length` bytes by one commit for each plane.
   void back_run(std::size_t which, std::size_t length);
+  /// As claim_next(), for the claimed `row`.
   bool back(std::size_t row, asker who);
   /// Returns whether no slot claims that row now.
   bool unclaim_last(std::size_t which) noexcept;
@@ -200,7 +207,8 @@ class slot_allocator final : sleep_participant, idle_holder {
   void set_claims(std::size_t which, std::size_t claims) noexcept;
   /// Claimed rows before the first shared one behind the slot's length.
   [[nodiscard]] std::size_t usable_rows(std::size_t which) const noexcept;
-  /// Waits for the slot's event, then drops its claims beyond `kept` or usable_rows().
+  /// Waits for the slot's event, then drops its claims beyond `kept` or usable_rows(). Throws:
+  /// hip_error.
   void drop_claims(std::size_t which, std::size_t kept);
   void show_prefix(std::size_t from, std::size_t to, std::size_t bytes, stream_ref stream);
   void require_sharing() const;
@@ -212,6 +220,7 @@ class slot_allocator final : sleep_participant, idle_holder {
   bool move_spare(asker who, spare which);
   /// Waits for the work of one slot with spare rows. Returns false if there is none.
   bool wait_for_spare();
+  /// Whether no slot has bytes, nor work under way.
   [[nodiscard]] bool may_unmap_all();
   [[nodiscard]] std::size_t protected_rows(std::size_t which, spare of) const noexcept;
   /// Drops the slot's event if it has passed.

@@ -15,8 +15,8 @@ namespace hipvmm::detail {
 
 namespace {
 
-// The background task polls, because a wake-up of its thread would cost a commit more than all its
-// other work. It stops after 50 ms without a commit.
+// While commits come, the background task polls, because a wake-up of its thread would cost a
+// commit more than the rest of the call. It stops after 50 ms without a commit.
 constexpr std::chrono::milliseconds look_interval{1};
 constexpr int most_idle_looks = 50;
 
@@ -59,6 +59,7 @@ slot_allocator::pause::pause(slot_allocator& owner) noexcept : owner_{owner} {
 slot_allocator::pause::~pause() {
   alone_.reset();
   owner_.is_paused_ = false;
+  // Repeats a request that came meanwhile or was interrupted.
   if (owner_.is_requested_.load() && owner_.may_prefetch_.load() && !owner_.is_asleep_)
     owner_.task_.request();
 }
@@ -356,7 +357,7 @@ given_memory slot_allocator::give_idle(const idle_request& asked) {
   while (given.all() < wanted.bytes && (may_unmap || empties)) {
     const std::size_t before = held();
     if (!evict_row(asker::background, spare::any)) break;
-    // Without the chunks that the cache keeps, which give_kept() gives.
+    // Chunks that the cache keeps do not count: give_kept() gives them.
     (is_taker ? given.moved : given.released) += before - std::min(before, held());
     rows_.give_kept(wanted, given);
   }

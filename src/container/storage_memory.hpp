@@ -28,8 +28,8 @@ class storage_memory {
   virtual void undo_commit(std::size_t) {}
   virtual bool extend(std::size_t max_bytes, std::size_t commit_bytes) = 0;
   virtual std::size_t trim(std::size_t bytes, stream_ref stream, tail_chunk tail) = 0;
-  /// As growable_device_vector::erase_front(), in bytes. Throws: as region::decommit(); then
-  /// nothing has changed.
+  /// As growable_device_vector::erase_front(), in bytes. Pre: erased_bytes() + bytes <=
+  /// committed_bytes(). Throws: as region::decommit(); then nothing has changed.
   virtual void erase_front(std::size_t bytes, stream_ref stream) = 0;
   /// Erases everything. A region releases all chunks, and base() is its first address again.
   virtual void erase_all(std::size_t bytes, stream_ref stream) = 0;
@@ -42,8 +42,10 @@ class storage_memory {
   virtual void set_access(const access_list& rights) = 0;
   [[nodiscard]] virtual const access_map& rights() const = 0;
 
+  /// Throws: unsupported if there are no chunks.
   [[nodiscard]] virtual region& chunk_region() = 0;
 
+  /// Whether base() stays when a commit() adds memory.
   [[nodiscard]] virtual bool is_address_stable() const noexcept { return false; }
   /// The first byte that was not erased; nullptr without addresses.
   [[nodiscard]] virtual void* base() const noexcept = 0;

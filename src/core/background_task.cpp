@@ -57,6 +57,7 @@ class background_worker {
   }
 
   void cancel_or_wait(background_task& task) noexcept {
+    // A child of fork() has neither the worker nor a thread that may have held the lock.
     if (thread_.is_of_parent()) {
       task.stage_.store(background_task::stage::idle, std::memory_order_release);
       return;
@@ -163,6 +164,7 @@ bool background_task::submit() noexcept {
 }
 
 bool background_task::request_in(std::chrono::microseconds delay) noexcept {
+  // The thread that queued the task has already written the data for the body.
   if (stage_.load(std::memory_order_acquire) == stage::queued) return true;
   return background_worker::instance().submit(*this, background_worker::clock::now() + delay);
 }

@@ -49,7 +49,7 @@ class background_task : public boost::intrusive::list_base_hook<
   std::function<void()> body_;
   std::atomic<stage> stage_{stage::idle};  // changed under the worker's lock, as all below
   std::chrono::steady_clock::time_point due_;
-  bool again_ = false;
+  bool again_ = false;         // runs again at `due_` when the body has ended
   bool is_cancelled_ = false;  // the owner waits in cancel_or_wait()
 };
 

@@ -33,7 +33,8 @@ using without_pressure_calls = thread_mark<struct without_pressure_calls_kind>;
 
 /// A thread for HIP calls that callers must not make themselves. Thread-safe. An owner that lives
 /// as long as the process calls stop() from an exit handler of std::atexit, which runs before HIP's
-/// own if it was registered after the first HIP call.
+/// own if it was registered after the first HIP call. Other owners call stop() to wait for work
+/// that does not check the token.
 class background_thread {
  public:
   /// Must end soon after its stop_token requests so, and not throw. Its calls disturb no captures.

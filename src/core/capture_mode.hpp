@@ -19,6 +19,7 @@ class relaxed_captures {
   hipStreamCaptureMode mode_ = hipStreamCaptureModeRelaxed;  // after construction the previous mode
 };
 
+/// Throws: hip_error.
 [[nodiscard]] bool is_capturing(hipStream_t stream);
 
 /// If true, nothing may be recorded in `stream`, and it cannot wait. Also true for the null stream
@@ -35,7 +36,7 @@ struct capture_place {
 /// Empty if a capture forbids the null stream. Throws: hip_error, as for a destroyed stream.
 [[nodiscard]] capture_place place_in_capture(hipStream_t stream);
 
-/// All nodes before the next one at `place`, sorted. Throws: hip_error.
+/// All nodes before the next one at `place`, sorted. Throws: hip_error, also if HIP lists no edges.
 [[nodiscard]] std::vector<hipGraphNode_t> nodes_before(const capture_place& place);
 
 }  // namespace hipvmm::detail

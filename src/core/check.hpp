@@ -66,7 +66,8 @@ void check_host_memory(hipError_t result, const char* call, std::size_t bytes,
 
 void report_caught() noexcept;
 
-/// Returns the result of `body`, or true for void. Reports its exception and returns false.
+/// Returns the result of `body`, or true for void. If `body` throws, reports the exception and
+/// returns false.
 template <typename Body>
 bool report_exceptions(Body body) noexcept {
   try {

@@ -39,12 +39,12 @@ std::size_t descriptor_limit() noexcept;
 /// Cost: a system call of about 0.1 us for each number tested.
 std::size_t free_descriptors(std::size_t limit, std::size_t enough) noexcept;
 
-/// More than half of the limit, by a sample of 64 numbers. The sample suffices because the system
-/// assigns the lowest free number.
+/// Whether more than half of the limit is used, by a sample of 64 numbers. The sample suffices
+/// because the system assigns the lowest free number.
 bool half_of_descriptors_used() noexcept;
 
-/// Throws: std::invalid_argument unless it is open: ROCm 6.4 would crash. `what` begins the
-/// message, such as "the import of a chunk".
+/// Throws: std::invalid_argument unless `descriptor` is open: ROCm 6.4 would crash. `what` begins
+/// the message, such as "the import of a chunk".
 void require_open_descriptor(int descriptor, const char* what);
 
 /// Throws: std::invalid_argument if `name` is empty or has a NUL, at which the system would cut it.

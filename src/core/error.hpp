@@ -13,6 +13,7 @@
 
 namespace hipvmm::detail {
 
+/// False for a resource's own rules.
 [[nodiscard]] bool is_relieved_by(const shortage& why, int ordinal) noexcept;
 
 /// Ends loops that retry a refused request. One object serves one request.
@@ -45,6 +46,7 @@ class held_reports {
  public:
   ~held_reports();
   held_reports& operator=(held_reports&&) = delete;
+  /// Returns false, with nothing kept, without memory for the report.
   bool add(const char* call, int code, const char* message) noexcept;
 
  private:
@@ -110,6 +112,7 @@ template <typename Call>
   }
 }
 
+/// An out_of_memory that `call` throws continues with `advice()`, or with `advice(shortage)`.
 template <typename Call, typename Advice>
 decltype(auto) with_advice(Call&& call, Advice&& advice) {
   try {

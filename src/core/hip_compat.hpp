@@ -6,8 +6,9 @@
 #include <cstddef>
 #include <cstring>
 
-// The only file that depends on HIP header versions; providers use it too. Checked against 5.2.3,
-// 5.7.1, 6.4.3, 7.2.4 and the HIP 10 line, whose functions depend on HIP_FORCE_API_VERSION.
+// The only file that depends on HIP header versions; it includes nothing of hipvmm, because
+// providers use it too. Checked against 5.2.3, 5.7.1, 6.4.3, 7.2.4 and the HIP 10 line, whose
+// functions depend on HIP_FORCE_API_VERSION.
 namespace hipvmm::hip_compat {
 
 // The field is `memoryType` up to 5.x. Older headers report managed memory as the host's, and have
@@ -37,6 +38,8 @@ inline constexpr int host_register_supported =
 inline constexpr int memory_pool_handle_types = host_register_supported + 1;
 inline constexpr int wall_clock_rate = static_cast<int>(hipDeviceAttributeFineGrainSupport) + 1;
 
+// From 6.0 on hipDeviceProp_t is another type, and its function another symbol. The name is a macro
+// for that up to 7.x, and an inline function in HIP 10.
 #if HIP_VERSION_MAJOR >= 6
 #define HIPVMM_GET_DEVICE_PROPERTIES hipGetDevicePropertiesR0600
 #else
@@ -60,7 +63,7 @@ void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
 #endif
 }
 
-// hipLimitStackSize, newer than 5.2.
+// hipLimitStackSize is newer than 5.2, where its number is free.
 inline constexpr int limit_stack_size = 0;
 // The end of the numbers of limits. hipLimitRange is newer than 5.2.
 #if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 7)
@@ -119,7 +122,8 @@ enum range_handle_type : int {};
 #endif
 inline constexpr int dma_buf_of_range = 1;
 
-// hipMemHandleTypeFabric is newer than 7.2. A chunk may have it beside the descriptor's kind.
+// hipMemHandleTypeFabric is newer than 7.2, with CUDA's number. A chunk may have it beside the
+// descriptor's kind.
 inline constexpr int fabric_handle_kind = 8;
 inline constexpr std::size_t fabric_handle_bytes = 64;
 inline void set_handle_kinds(hipMemAllocationProp& properties, int kinds) noexcept {

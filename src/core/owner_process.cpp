@@ -11,7 +11,7 @@ constinit std::atomic<unsigned> process_number{1};
 
 namespace {
 
-// Before the first object is made.
+// Registered before any object has a mark.
 [[maybe_unused]] const int registered = ::pthread_atfork(
     nullptr, nullptr, [] { process_number.fetch_add(1, std::memory_order_relaxed); });
 

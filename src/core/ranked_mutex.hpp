@@ -54,7 +54,7 @@ class ranked_mutex {
 #endif
 
   std::mutex mutex_;
-  [[maybe_unused]] lock_rank rank_;
+  [[maybe_unused]] lock_rank rank_;  // used in Debug builds
 };
 
 }  // namespace hipvmm::detail

@@ -65,15 +65,16 @@ class import_session final : private subscription {
   }
   [[nodiscard]] bool refuses_holes() const override;
   [[noreturn]] void let_go(const std::string& why) override;
-  [[noreturn]] void unmap_expired();
+  [[noreturn]] void unmap_expired();  ///< unmaps all chunks, then throws ipc_error `expired`
   void require_own_process(const char* function) const;
+  /// The devices of the memory here, by chunk_record::device.
   [[nodiscard]] std::vector<device_ref> devices_here(const welcome_packet& from) const;
 
   attach_options options_;
   std::vector<device_ref> devices_;
   std::optional<region> memory_;
-  stream_ref stream_ = stream_ref::legacy_default();
-  std::string why_expired_;  // until the program knows it
+  stream_ref stream_ = stream_ref::legacy_default();  // of the call that runs
+  std::string why_expired_;  // the owner has cut this process off; until the program was told
 };
 
 import_session::import_session(const std::string& path, const attach_options& options,
@@ -161,6 +162,7 @@ std::size_t import_session::refresh(stream_ref stream) {
 
 std::size_t import_session::refresh(stream_ref stream, deadline until) {
   stream_ = stream;
+  // An earlier try failed to unmap.
   if (!why_expired_.empty()) unmap_expired();
   subscription::refresh(until);
   return bytes();
@@ -174,7 +176,7 @@ bool import_session::wait_for(std::size_t bytes, std::chrono::milliseconds timeo
   // An answer that has begun gets the time that the options give the owner.
   while (refresh(stream, std::max(until, deadline_in(options_.timeout))) < bytes) {
     if (!is_open() || std::chrono::steady_clock::now() >= until) return false;
-    // The state page wakes no reader.
+    // The state page wakes no reader, so it is polled.
     const deadline next = std::min<deadline>(until, std::chrono::steady_clock::now() + pause);
     if (pause < std::chrono::milliseconds{1}) {
       std::this_thread::sleep_until(next);

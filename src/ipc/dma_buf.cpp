@@ -19,6 +19,7 @@ namespace {
 
 const char* at(const void* address) noexcept { return static_cast<const char*>(address); }
 
+/// Throws: std::invalid_argument if some bytes are not backed.
 std::vector<chunk_view> chunks_of(const std::vector<chunk_view>& all, const void* start,
                                   std::size_t bytes) {
   std::vector<chunk_view> result;

@@ -47,6 +47,7 @@ export_kind kind_of(const shareable_handle& handle) {
 }
 
 export_kind export_kind_of(device_ref device) {
+  // Never destroyed, because a program's destructors at its exit may ask.
   static auto& mutex = *new std::mutex;
   static auto& known = *new std::map<int, export_kind>;
   require_device(device);

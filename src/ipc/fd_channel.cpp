@@ -147,6 +147,7 @@ void receive_chunks(int socket, const call_limit& call, std::size_t count,
 
 fd_channel::fd_channel(int socket, channel_options options)
     : socket_{socket}, options_{std::move(options)} {
+  // If this constructor throws, the destructor does not run.
   detail::owned_descriptor owned{socket};
   require_channel_socket(socket);
   detail::require_user(detail::credentials_of(socket), options_.other_users);
@@ -161,6 +162,7 @@ fd_channel::fd_channel(const std::string& path, channel_options options)
 }
 
 std::pair<fd_channel, fd_channel> fd_channel::make_pair(channel_options options) {
+  // Copied first: if the copy fails, no descriptor is left open.
   channel_options same = options;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)

@@ -21,6 +21,7 @@ std::string text_of(const exported_chunk& chunk) {
          std::to_string(chunk.offset);
 }
 
+/// Throws unless the chunks hold the block without a gap. The region checks their places.
 void require_whole(const exported_range& block) {
   const auto refuse = [](const std::string& what) {
     throw std::invalid_argument{"imported_blocks::add: " + what +

@@ -27,8 +27,9 @@ class imported_block_map {
  public:
   imported_block_map(device_ref device, std::size_t max_bytes, const access_list& rights);
 
+  /// Maps the chunks of `block` that are not mapped yet, and counts one use of each.
   void add(const exported_range& block);
-  void end_use(std::size_t offset, std::size_t bytes) noexcept;
+  void end_use(std::size_t offset, std::size_t bytes) noexcept;  ///< pre: add() has counted it
   std::size_t release_unused();
   [[nodiscard]] std::vector<chunk_view> chunks() const;
   [[nodiscard]] device_ref device() const { return memory_.device(); }
@@ -50,7 +51,7 @@ class imported_block_map {
   void require_free_place(const exported_chunk& chunk);
   /// Unmaps chunks in their places, then maps `wanted`, all or none.
   void map(const std::vector<const exported_chunk*>& wanted);
-  /// Pre: nothing else is mapped between the two.
+  /// Pre: nothing else is mapped between the two. Returns the unmapped bytes.
   std::size_t unmap(chunk_map::iterator first, chunk_map::iterator last);
 
   const owner_process process_;

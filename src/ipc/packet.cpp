@@ -98,6 +98,7 @@ void transfer(Io& io, hello_packet& hello) {
   transfer(io, hello.identity);
 }
 
+/// Pre: other_devices has its size already.
 template <typename Io>
 void transfer(Io& io, welcome_packet& welcome) {
   transfer(io, welcome.identity);
@@ -158,6 +159,7 @@ decoded_packet decode_welcome(const unsigned char* body, std::size_t bytes) {
   reader from{body};
   transfer(from, content);
   const publication_header& shape = content.shape;
+  // Later checks compute with these powers of two and bounds.
   const auto is_power = [](std::uint64_t value) {
     return value != 0 && (value & (value - 1)) == 0;
   };
@@ -233,6 +235,7 @@ bool has_magic(const unsigned char* data, std::size_t bytes) {
 std::vector<unsigned char> encode_body(const packet& content) {
   writer to;
   std::visit(
+      // By value: transfer(), which also reads, takes no constant.
       [&to](auto kind) {  // NOLINT(performance-unnecessary-value-param)
         if constexpr (requires { kind.text; }) {
           to.bytes(kind.text);

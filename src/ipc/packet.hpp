@@ -19,7 +19,7 @@ inline constexpr std::size_t max_packet_text = 1000;
 inline constexpr std::size_t max_packet_descriptors = 16;
 inline constexpr std::size_t max_published_devices = 16;
 inline constexpr std::size_t max_places_in_packet = 30;
-inline constexpr std::size_t max_chunks_of_block = 65'536;
+inline constexpr std::size_t max_chunks_of_block = 65'536;  // 128 GiB in chunks of 2 MiB
 
 /// In a publication `device` is 0 for publication_header::device, else one more than an index in
 /// welcome_packet::other_devices.
@@ -35,8 +35,8 @@ struct chunk_record {
 /// Both sides must have the same: the library's version, HIP's provider and its runtime.
 struct build_identity {
   std::array<std::uint16_t, 3> version;
-  std::array<char, 16> provider;
-  std::uint64_t runtime;
+  std::array<char, 16> provider;  ///< padded with zeros
+  std::uint64_t runtime;          ///< HIP's version of the runtime
 
   friend bool operator==(const build_identity&, const build_identity&) = default;
 };
@@ -110,6 +110,7 @@ struct decoded_packet {
   const char* wrong = nullptr;
 };
 
+/// Accepts any bytes. `descriptors`: the number that came with them.
 [[nodiscard]] decoded_packet decode(const unsigned char* data, std::size_t bytes,
                                     std::size_t descriptors);
 

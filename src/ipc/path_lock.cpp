@@ -61,6 +61,7 @@ path_lock::path_lock(std::string path, who_connects who)
 
 path_lock::~path_lock() {
   if (lock_.empty()) return;
+  // close_foreign() may close the socket later.
   ::shutdown(listener_.get(), SHUT_RDWR);
   if (has_path()) ::unlink(place_.c_str());
   ::unlinkat(folder_.get(), socket_name, 0);
@@ -82,6 +83,7 @@ void path_lock::remove_lock() noexcept {
 }
 
 void path_lock::lock_folder() {
+  // Again if the previous owner removed the folder between open and lock.
   for (int tries = 0; tries < 100; ++tries) {
     const int planned = fault_point("mkdir");
     const bool made = planned == 0 && ::mkdir(folder_path_.c_str(), 0700) == 0;
@@ -90,6 +92,7 @@ void path_lock::lock_folder() {
     try {
       if (open_lock()) return;
     } catch (...) {
+      // Fails if another owner uses the folder by now.
       if (made) ::rmdir(folder_path_.c_str());
       throw;
     }

@@ -16,7 +16,7 @@ class path_lock {
   /// Listens at the path. Throws: std::invalid_argument for a bad path; ipc_error `refused` if a
   /// publication or anything else is there, `system`; out_of_memory.
   path_lock(std::string path, who_connects who);
-  ~path_lock();
+  ~path_lock();  ///< removes the files that are still this object's own
   path_lock& operator=(path_lock&&) = delete;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -26,7 +26,7 @@ class path_lock {
 
  private:
   void lock_folder();
-  [[nodiscard]] bool open_lock();
+  [[nodiscard]] bool open_lock();  ///< false if an owner that ends has removed folder or file
   void remove_left_socket();
   void listen_at(who_connects who);
   [[nodiscard]] bool has_path() const noexcept;

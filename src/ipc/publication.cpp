@@ -67,7 +67,7 @@ class keeper final : private subscription {
   published_memory memory_;
   chunks_by_offset kept_;
   publication_server* to_ = nullptr;
-  bool has_changed_ = true;
+  bool has_changed_ = true;  // kept_, since pass_on()
   byte_range passed_on_{};
   std::atomic<bool> follows_{false};
   background_thread thread_{[this](const std::stop_token& stop) { follow(stop); }};
@@ -107,6 +107,7 @@ void keeper::follow(const std::stop_token& stop) {
       report_caught();
       disconnect();
     } catch (const std::exception&) {
+      // Memory or descriptors may come back.
       std::this_thread::sleep_for(between_looks);
     }
   }
@@ -114,6 +115,7 @@ void keeper::follow(const std::stop_token& stop) {
 }
 
 void keeper::follow_once() {
+  // Passes on changes that came before a timeout.
   pass_on();
   if (has_news()) refresh(deadline_in(look_));
   pass_on();

@@ -84,6 +84,7 @@ std::optional<byte_range> state_view::readable() const noexcept {
   for (int tries = 0; tries < 100; ++tries) {
     const std::uint64_t before = state_->changes;
     const byte_range found{state_->begin, state_->end};
+    // The owner may write anything there.
     if (before % 2 == 0 && state_->changes == before && found.begin <= found.end) return found;
   }
   return std::nullopt;
@@ -93,7 +94,8 @@ state_view::state_view(int descriptor) {
   struct stat about {};
   struct statfs system {};
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
-  // Otherwise the owner could end this process: by a smaller page, or a file of huge pages.
+  // Otherwise a read could end this process: the owner could shrink the page, or take it out of a
+  // file of huge pages.
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0 || ::fstatfs(descriptor, &system) != 0 ||
       system.f_type != TMPFS_MAGIC || ::fstat(descriptor, &about) != 0 ||

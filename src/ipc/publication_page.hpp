@@ -13,8 +13,8 @@
 namespace hipvmm::detail {
 
 struct byte_range {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
+  std::uint64_t begin = 0;  // offsets of bytes
+  std::uint64_t end = 0;    // behind the last byte
 
   friend bool operator==(const byte_range&, const byte_range&) = default;
   [[nodiscard]] byte_range within(std::uint64_t low, std::uint64_t high) const noexcept {

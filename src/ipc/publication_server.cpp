@@ -45,6 +45,7 @@ std::vector<device_ref> devices_of(device_ref device, const std::vector<device_r
   return result;
 }
 
+/// Zeros if the runtime reports none: importers then have to name the device.
 std::array<unsigned char, 16> uuid_of(device_ref device) {
   try {
     return device.uuid().bytes;
@@ -123,6 +124,7 @@ publication_server::~publication_server() {
 
 void publication_server::wake() noexcept {
   const std::uint64_t one = 1;
+  // Cannot fail: the counter is far from its end.
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
 }
 
@@ -219,6 +221,7 @@ std::uint64_t publication_server::replace_chunks(const device_by_serial& present
       std::uint64_t high = std::numeric_limits<std::uint64_t>::max();
       for (const auto at : gone) {
         const chunk_record& place = at->second.place;
+        // Erased bytes at the front leave the rest unchanged.
         if (place.offset + place.bytes <= begin)
           low = begin;
         else
@@ -260,6 +263,7 @@ void publication_server::forget_applied() {
     if (each.has_chunks) least = std::min(least, each.applied);
   std::erase_if(withdrawn_,
                 [least](const withdrawn_chunk& each) { return each.went.epoch <= least; });
+  // An importer that never refreshes must not let the list grow.
   const std::size_t most = std::max(short_list, chunks_.size());
   if (withdrawn_.size() <= most) return;
   const auto kept = withdrawn_.end() - static_cast<std::ptrdiff_t>(most);

@@ -47,12 +47,13 @@ class publication_server {
  public:
   struct published_chunk {
     chunk_record place;
-    std::uint64_t epoch;
+    std::uint64_t epoch;  // in which it came
     shared_descriptor handle;
   };
-  using chunk_map = std::map<std::uint64_t, published_chunk>;
+  using chunk_map = std::map<std::uint64_t, published_chunk>;  // by serial
   using device_by_serial = std::unordered_map<std::uint64_t, std::uint64_t>;
 
+  /// Takes the path. Importers wait until start().
   publication_server(const std::string& path, published_memory memory, publication_options options);
   ~publication_server();
   publication_server& operator=(publication_server&&) = delete;
@@ -62,11 +63,12 @@ class publication_server {
   /// thread of the parent may have been changing it.
   void abandon() noexcept { path_.abandon(); }
 
-  void start();
+  void start();  ///< throws: ipc_error `system`
   /// Publishes the new ones of `fresh`, and withdraws the chunks that are not in `present`.
   /// `begin`: the first byte that may be read then. Returns the number of the announcement.
   std::uint64_t replace_chunks(const device_by_serial& present, chunk_map fresh,
                                std::uint64_t begin);
+  /// Pre: the bytes are written.
   void set_range(std::uint64_t number, byte_range readable) { state_->set_range(number, readable); }
 
   void announce(const std::vector<chunk_view>& chunks, const void* start, std::size_t bytes,
@@ -94,7 +96,7 @@ class publication_server {
   };
   struct importer {
     owned_descriptor socket;
-    bool is_known = false;
+    bool is_known = false;    // has said hello
     bool is_dropped = false;  // after the queue was sent
     bool is_stalled = false;  // poll() found room, but send_packet() none: no POLLOUT
     bool has_chunks = false;
@@ -104,13 +106,13 @@ class publication_server {
     std::uint64_t applied = 0;  // the epoch that the importer reports as mapped
     std::deque<outgoing> queue;
     std::optional<removal_notice> owes;  // the first withdrawal that it has not applied
-    bool was_told = false;
-    deadline lease_end = {};
-    deadline since = {};  // when the first of the queue was put there, or sent last
+    bool was_told = false;               // of the withdrawal in `owes`
+    deadline lease_end = {};             // of that withdrawal
+    deadline since = {};                 // when the first of the queue was put there, or sent last
   };
 
   void serve();
-  void serve_once();
+  void serve_once();  ///< throws: std::bad_alloc
   void accept_importers();
   void admit(owned_descriptor socket);
   /// Reads and writes what is possible, after a poll() that began at `polled` reported `events`.
@@ -127,10 +129,12 @@ class publication_server {
   void drop_oldest_stranger();
   [[nodiscard]] std::optional<std::chrono::milliseconds> next_lease_end(deadline now) const;
   void end_leases(deadline now);
+  /// Starts the lease for the first withdrawal after the epoch that the importer has mapped.
   void start_lease(importer& one) const;
   void drop(std::list<importer>::iterator one);
-  void forget_left();
+  void forget_left();  ///< forgets those of leaving_ that have read all or are gone
   void queue_withdrawn(importer& one, std::uint64_t since) const;
+  /// Queues the list of published chunks, in place of the withdrawn ones.
   void queue_present(importer& one) const;
   void forget_applied();
   void wake() noexcept;
@@ -141,7 +145,7 @@ class publication_server {
   published_memory memory_;
   build_identity identity_;
   std::shared_ptr<publication_page> state_;
-  owned_descriptor wake_;
+  owned_descriptor wake_;  // an eventfd
   std::atomic<bool> ends_{false};
 
   // Only the thread changes importers_ and its entries, except leases, which announce() starts. It
@@ -154,11 +158,12 @@ class publication_server {
   chunk_map chunks_;
   std::vector<withdrawn_chunk> withdrawn_;  // by epoch; an importer may still have them
   std::list<importer> importers_;
-  // Only the thread uses it: dropped connections with unread descriptors, which count as importers.
+  // Only the thread uses it: dropped connections with unread descriptors, which count as importers
+  // until the peer reads or closes.
   std::list<owned_descriptor> leaving_;
   std::uint64_t last_withdrawal_ = 0;  // the epoch in which chunks went last
   std::uint64_t forgotten_ = 0;        // of this epoch and before, withdrawn_ lacks some
-  bool lacks_descriptors_ = false;
+  bool lacks_descriptors_ = false;     // the thread's: it could accept no connection
   background_thread thread_{[this](const std::stop_token&) { serve(); }};
 };
 

@@ -44,7 +44,7 @@ void publication_server::serve() {
     try {
       serve_once();
     } catch (const std::bad_alloc&) {
-      ::usleep(1000);
+      ::usleep(1000);  // importers wait, or connect again
     }
   }
 }
@@ -83,6 +83,7 @@ void publication_server::serve_once() {
     try {
       stays = attend(*one, waits[i].revents, now);
     } catch (const std::bad_alloc&) {
+      // The importer may connect again.
     }
     if (!stays) drop(one);
   }
@@ -109,6 +110,7 @@ void publication_server::accept_importers() {
 }
 
 void publication_server::admit(owned_descriptor socket) {
+  // In the list only after the check, which may throw.
   std::list<importer> made(1);
   importer& one = made.front();
   one.socket = std::move(socket);
@@ -135,6 +137,7 @@ std::size_t publication_server::descriptors_in_packet(const importer& one) const
   for (const importer& each : importers_)
     if (&each != &one && (!each.queue.empty() || has_unread(each.socket)))
       in_packets += each.in_packet;
+  // Two packets may be on their way to each importer.
   return 2 * in_packets <= descriptor_limit() / 2 ? max_packet_descriptors : 1;
 }
 
@@ -252,6 +255,7 @@ void publication_server::answer(importer& one, const hello_packet& hello) {
 }
 
 void publication_server::answer(importer& one, const request_packet& request) {
+  // An importer without chunks has no withdrawn one.
   one.applied = one.has_chunks ? std::max(one.applied, request.epoch) : epoch_;
   if (one.owes && one.applied >= one.owes->epoch) start_lease(one);
   // The importer learns of the withdrawal now: it gets a new lease, but only once.
@@ -303,6 +307,7 @@ void publication_server::queue_present(importer& one) const {
       one.queue.push_back({std::exchange(next, {}), {}});
     next.chunks.push_back(each.place);
   }
+  // One packet at least, though it may be empty.
   one.queue.push_back({std::move(next), {}});
 }
 
@@ -357,7 +362,7 @@ void publication_server::end_leases(deadline now) {
 }
 
 void publication_server::drop(std::list<importer>::iterator one) {
-  std::list<importer> dropped;
+  std::list<importer> dropped;  // closed without the lock
   {
     const std::lock_guard lock{mutex_};
     dropped.splice(dropped.end(), importers_, one);

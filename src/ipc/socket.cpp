@@ -49,6 +49,7 @@ bool is_gone(int code) {
   return code == EPIPE || code == ECONNRESET || code == ENOTCONN || code == ECONNREFUSED;
 }
 
+/// Pre: `result` has room for most_descriptors_sent.
 void take_descriptors(msghdr& message, std::vector<owned_descriptor>& result) {
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr;
        each = CMSG_NXTHDR(&message, each)) {
@@ -141,6 +142,7 @@ peer_credentials credentials_of(int socket) {
 
 void require_user(const peer_credentials& peer, const std::vector<unsigned>& others) {
   const ::uid_t own = ::geteuid();
+  // All users of other namespaces show as this one.
   if (peer.user == overflow_user())
     throw ipc_error{ipc_failure::refused,
                     "process " + std::to_string(peer.process) + " runs as user " +
@@ -287,7 +289,7 @@ connection connect_until(const std::string& path, deadline until) {
     connection made = connect_to(path);
     if (made.state != listener_state::busy || std::chrono::steady_clock::now() >= until)
       return made;
-    ::usleep(1000);
+    ::usleep(1000);  // no call waits for room in the listener's queue
   }
 }
 

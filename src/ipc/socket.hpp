@@ -40,6 +40,7 @@ class owned_descriptor : public file_descriptor {
 /// The errno that a test plans for `step`, or that of a call that returned `result`; 0 for none.
 [[nodiscard]] int failure_of(const char* step, int result);
 
+/// The process and user at the other end when the socket was connected.
 struct peer_credentials {
   ::pid_t process;
   ::uid_t user;
@@ -49,6 +50,7 @@ struct peer_credentials {
 /// Throws: ipc_error `refused`, which names both, unless the user is this process's or in `others`.
 void require_user(const peer_credentials& peer, const std::vector<unsigned>& others);
 
+/// Nothing was sent or received unless `done`.
 enum class transfer_result { done, would_block, closed };
 
 /// Does not wait. Throws: ipc_error `system`.
@@ -73,6 +75,7 @@ enum class peer_descriptors { accepted, refused };
 [[nodiscard]] transfer_result receive_packet(int socket, received_packet& into,
                                              peer_descriptors which = peer_descriptors::accepted);
 
+/// Wait until the socket can be used or is closed. Return false at the deadline.
 [[nodiscard]] bool wait_readable(int socket, deadline until);
 [[nodiscard]] bool wait_writable(int socket, deadline until);
 
@@ -81,12 +84,13 @@ enum class peer_descriptors { accepted, refused };
 enum class listener_state { answered, absent, busy };
 struct connection {
   listener_state state;
-  owned_descriptor socket;
+  owned_descriptor socket;  ///< connected if `state` is answered
 };
 /// Connects without waiting. `busy`: the queue of the listener is full.
 /// Throws: std::invalid_argument for a path that a socket cannot have; ipc_error `system`.
 [[nodiscard]] connection connect_to(const std::string& path);
 
+/// As connect_to(), but waits for a busy listener until the deadline.
 [[nodiscard]] connection connect_until(const std::string& path, deadline until);
 
 /// Throws: std::invalid_argument if a socket's path may not be `path` and `extra` characters.

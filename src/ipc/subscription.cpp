@@ -42,6 +42,7 @@ welcome_packet subscription::connect(const element_identity& elements, deadline&
   const build_identity own = own_identity();
   until += clock::now() - began;
   connect(until);
+  // If the owner refused at once, its sentence can still be read.
   static_cast<void>(send(hello_packet{own}, until));
   std::optional<received_packet> answer = receive(until);
   if (!answer) fail(ipc_failure::closed, "closed the connection");
@@ -104,6 +105,7 @@ void subscription::require_sane(const chunk_record& place) const {
 }
 
 bool subscription::fetch(deadline& until, bool has_waited) {
+  // If the owner has closed, its last packets can still be read.
   if (send(request_packet{++ticket_, epoch_}, until)) must_acknowledge_ = false;
   bool has_begun = false;
   std::optional<std::set<std::uint64_t>> present;
@@ -145,6 +147,7 @@ bool subscription::fetch(deadline& until, bool has_waited) {
     // Part of the answer to an abandoned request; the current answer contains it all.
     if (!has_begun) continue;
     const auto began = clock::now();
+    // Otherwise an answer could add and withdraw chunks again and again.
     if (has_added && !std::holds_alternative<chunk_packet>(next->content) &&
         !std::holds_alternative<complete_packet>(next->content))
       throw_malformed("it sends withdrawals after new chunks");
@@ -180,7 +183,7 @@ bool subscription::fetch(deadline& until, bool has_waited) {
 void subscription::withdraw(const std::vector<std::uint64_t>& serials) {
   // The owner also waits for acknowledgements of chunks that are not here.
   must_acknowledge_ = true;
-  std::map<std::uint64_t, chunk_record> gone;
+  std::map<std::uint64_t, chunk_record> gone;  // by offset
   for (const std::uint64_t serial : serials)
     if (const auto found = here_.find(serial); found != here_.end())
       gone.emplace(found->second.offset, found->second);
@@ -222,6 +225,7 @@ void subscription::take(const std::vector<chunk_record>& sent,
     try {
       throw;
     } catch (const std::invalid_argument& error) {
+      // A descriptor without such memory, or a place that is taken.
       throw_malformed(error.what());
     }
   }

@@ -60,9 +60,12 @@ class subscription {
   /// Takes new chunks, all or none. Throws: std::invalid_argument if no owner may send such chunks.
   virtual void add(std::vector<sent_chunk>& fresh) = 0;
   [[nodiscard]] virtual bool has_users() const { return false; }
-  virtual void wait_for_users() {}
+  virtual void wait_for_users() {}  ///< called before remove()
+  /// Pre: all of these bytes have chunks here.
   virtual void remove(std::uint64_t offset, std::uint64_t bytes) = 0;
+  /// The bytes from `begin` on that have chunks here, without a gap.
   [[nodiscard]] virtual std::uint64_t backed_from(std::uint64_t begin) const = 0;
+  /// Whether add() may throw unsupported because of holes between chunks.
   [[nodiscard]] virtual bool refuses_holes() const { return false; }
   /// Called with the owner's reason when it has cut this process off. Throws: ipc_error `expired`.
   [[noreturn]] virtual void let_go(const std::string& why) = 0;
@@ -78,8 +81,10 @@ class subscription {
   void withdraw(const std::vector<std::uint64_t>& serials);
   [[nodiscard]] std::vector<std::uint64_t> others_than(
       const std::set<std::uint64_t>& present) const;
+  /// Takes those chunks of the owner that are not here, all or none.
   void take(const std::vector<chunk_record>& sent, std::vector<owned_descriptor>& descriptors);
   void require_sane(const chunk_record& place) const;
+  /// Makes the bytes of `range` readable that are backed here.
   void set_readable(byte_range range) noexcept;
 
   const owner_process process_;
@@ -90,7 +95,7 @@ class subscription {
   std::optional<state_view> state_;
   publication_header shape_{};
   std::size_t devices_ = 0;
-  std::map<std::uint64_t, chunk_record> here_;
+  std::map<std::uint64_t, chunk_record> here_;  // by the owner's serial
   std::uint64_t epoch_ = 0;
   std::uint64_t ticket_ = 0;
   bool must_acknowledge_ = false;  // the owner does not know that withdrawn chunks have gone

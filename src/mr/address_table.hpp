@@ -37,7 +37,7 @@ class address_table {
     order added;
     if (in.ordered) added.insert(pointer);
     auto done = in.entries.insert(std::move(one));
-    if (in.ordered) in.ordered->merge(added);
+    if (in.ordered) in.ordered->merge(added);  // cannot fail
     if (!done.inserted) std::swap(done.position->second, done.node.mapped());
     return std::move(done.node);
   }
@@ -77,6 +77,7 @@ class address_table {
     return result;
   }
 
+  /// Pre: `visit` does not use the table.
   template <typename Visit>
   void for_each(Visit visit) const {
     for (part& each : parts_) {
@@ -89,7 +90,7 @@ class address_table {
   struct alignas(64) part {
     std::mutex mutex;
     list entries;
-    std::optional<order> ordered;
+    std::optional<order> ordered;  // once the addresses were asked for in order
   };
 
   [[nodiscard]] part& part_of(const void* pointer) const noexcept {

@@ -19,6 +19,7 @@ namespace {
                               " must be a power of two"};
 }
 
+// Without a frame for the sentence, because every allocation comes here.
 inline void require_alignment(std::size_t bytes, std::size_t alignment) {
   if (!is_power_of_two(alignment)) [[unlikely]]
     refuse_alignment(bytes, alignment);

@@ -67,6 +67,7 @@ bool wait_for_work(stream_ref stream, std::size_t bytes) {
     return captured.has_value();
   });
   if (is_known) return !*captured;
+  // The stream may be gone, or its work has failed.
   wait_for_all_devices();
   return true;
 }

@@ -17,6 +17,7 @@ namespace hipvmm::detail {
 /// it. The error handler gets refusals, except if another stream is captured.
 [[nodiscard]] bool free_unless_gone(stream_ref stream, void* pointer, std::size_t bytes) noexcept;
 
+/// Throws: hip_error.
 void wait_for_all_devices();
 
 /// Waits for `stream`, in which a block of `bytes` is deallocated. If that fails, as for a

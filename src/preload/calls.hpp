@@ -29,6 +29,7 @@ struct core_calls {
   int (*memory_info)(const real_calls& real, std::size_t* free, std::size_t* total);
   int (*address_range)(const real_calls& real, void** base, std::size_t* bytes, void* pointer);
   int (*ipc_handle)(const real_calls& real, void* handle, void* pointer);
+  /// Before a stream is destroyed.
   void (*end_stream)(void* stream);
   /// Before a device is reset; the current one if `device` is negative.
   void (*reset_device)(int device);

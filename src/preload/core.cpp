@@ -28,6 +28,7 @@ namespace {
 /// An atomic in place of a static variable: see core_loader.hpp.
 std::atomic<replacement*> shared{nullptr};
 
+/// Pre: hipvmm_preload_core() has returned.
 replacement& active() noexcept { return *shared.load(std::memory_order_acquire); }
 
 stream_ref as_stream(void* stream) noexcept {
@@ -93,6 +94,7 @@ extern "C" const hipvmm::preload::core_calls* hipvmm_preload_core(const char* ve
 }
 
 /// Null if HIPVMM_PRELOAD and HIPVMM_CONF can be obeyed on device 0, or if that cannot be used.
+/// hipvmm-run calls it before the program starts.
 extern "C" const char* hipvmm_preload_problem() {
   using namespace hipvmm;
   static std::string why;
@@ -113,6 +115,7 @@ extern "C" const char* hipvmm_preload_problem() {
     why = error.what();
     return why.c_str();
   } catch (const std::exception&) {
+    // The program meets the failure itself, and may have a device.
   }
   return nullptr;
 }

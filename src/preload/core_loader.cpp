@@ -20,7 +20,7 @@ namespace hipvmm::preload {
 namespace {
 
 std::atomic<const core_calls*> loaded{nullptr};
-std::atomic<bool> is_known{false};
+std::atomic<bool> is_known{false};  // whether `loaded` is final
 using loading = detail::thread_mark<struct loading_kind>;
 
 link_map* library_of(const void* address) noexcept {

@@ -21,7 +21,7 @@ void say(const char* what, const char* why) noexcept;
 /// caller's library, because Python loads libraries so that others do not see their symbols.
 [[nodiscard]] void* find_real(const char* name, const void* caller) noexcept;
 
-/// A closed library would leave its addresses to others.
+/// Keeps the library for the life of the process: a closed one would leave its addresses to others.
 void keep_library_of(const void* address) noexcept;
 
 }  // namespace hipvmm::preload

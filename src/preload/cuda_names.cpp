@@ -156,6 +156,7 @@ void* replace(void* found, Matches matches) noexcept {
 }
 
 void replace_answer(const char* name, void** function, int version, std::uint64_t flags) {
+  // Before CUDA 3.2 sizes had 32 bits.
   if (name == nullptr || function == nullptr || *function == nullptr || version < 3020) return;
   if (is(name, "cuGetProcAddress")) {
     *function = replace_driver_function(

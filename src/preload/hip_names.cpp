@@ -16,7 +16,7 @@ struct hip_calls {
   int (*destroy_stream)(void*) = nullptr;
   int (*reset_device)() = nullptr;
   int (*set_pool)(int, void*) = nullptr;
-  const core_calls* core = nullptr;
+  const core_calls* core = nullptr;  // null: nothing is replaced
 };
 
 // Written once, by the first call that finds HIP.

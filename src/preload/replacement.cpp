@@ -42,7 +42,8 @@ std::uintptr_t number(const void* pointer) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer);
 }
 
-/// As CUDA's own function would: the pool may serve a request without a call of CUDA.
+/// Gives the thread a context, as CUDA's own function would: the pool may serve a request without a
+/// call of CUDA.
 void bind_thread() noexcept {
   thread_local bool is_bound = false;
   if (is_bound) return;
@@ -132,6 +133,7 @@ void replacement::release_when_quiet(served_device& of) noexcept {
       of.memory.trim_to(0, std::chrono::steady_clock::now() + quiet_patience);
       chunk_cache::shared().trim(of.memory.device());
     } catch (const std::exception&) {
+      // The worker tries again.
     }
     const mr::pool_usage now = of.memory.usage();
     // Otherwise work still uses memory, or a part of a chunk is in use.
@@ -162,7 +164,7 @@ int replacement::allocate(const real_calls& real, void** pointer, std::size_t by
       why = serve(pointer, bytes, device_ref::current(),
                   [bytes](pool& from) { return from.allocate_sync(in_pool(bytes)); });
     } catch (const std::exception&) {
-      why = passed::failed;
+      why = passed::failed;  // no device: HIP reports it
     }
   }
   if (why) return pass(*why, [&] { return real.allocate(pointer, asked_of_hip(*why, bytes)); });

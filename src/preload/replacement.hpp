@@ -31,6 +31,7 @@ namespace hipvmm::preload {
 class replacement {
  public:
   explicit replacement(settings chosen) : settings_{std::move(chosen)} {}
+  /// Only tests end one.
   ~replacement();
   replacement& operator=(replacement&&) = delete;
 
@@ -44,6 +45,7 @@ class replacement {
                     void* pointer) noexcept;
   int ipc_handle(const real_calls& real, void* handle, void* pointer) noexcept;
   void end_stream(stream_ref stream) noexcept;
+  /// Ends the pool of a device and forgets its allocations.
   void reset_device(std::optional<device_ref> device) noexcept;
 
   /// From now on requests pass to HIP: the program has a context of its own, possibly of another
@@ -96,7 +98,8 @@ class replacement {
     std::atomic<bool> own_pool{false};
   };
 
-  /// Blocks of a pool are aligned if all its requests are multiples of the alignment.
+  /// Rounds up to the alignment of addresses: blocks of a pool are aligned if all its requests are
+  /// multiples of the alignment.
   [[nodiscard]] static std::size_t in_pool(std::size_t bytes) noexcept {
     constexpr std::size_t alignment = 512;  // that of textures on NVIDIA, the most of all
     const std::size_t rounded = align_down(bytes + (alignment - 1), alignment);
@@ -106,11 +109,13 @@ class replacement {
 
   [[nodiscard]] std::optional<passed> reason_to_pass(void** pointer,
                                                      std::size_t bytes) const noexcept;
+  /// Null for a device beyond most_devices.
   [[nodiscard]] device_pool* find_entry(int device) const noexcept;
   [[nodiscard]] served_device* find_device(int device) const noexcept;
   [[nodiscard]] bool has_own_pool(device_ref device) noexcept;
   /// Null if no pool can be made. Throws: out_of_memory; std::out_of_range beyond most_devices.
   [[nodiscard]] served_device* serve_device(device_ref device);
+  /// Returns the reason for a failure.
   template <typename Allocate>
   std::optional<passed> serve(void** pointer, std::size_t bytes, device_ref device,
                               Allocate from_pool) noexcept;
@@ -134,7 +139,7 @@ class replacement {
   table allocations_;
   mutable std::array<device_pool, most_devices> pools_{};
   std::mutex making_;
-  std::mutex noting_;
+  std::mutex noting_;  // of the current pool, as HIP reports it
   // Shared while all pools are visited, so that none ends by a reset of its device. A call for one
   // device does not take it: HIP allows no call for a device beside its reset.
   mutable std::shared_mutex visiting_;

@@ -57,6 +57,7 @@ void replacement::served_device::free(void* pointer, std::size_t bytes, bool wai
       memory.deallocate(done, pointer, in_pool(bytes));
       return;
     } catch (const std::exception&) {
+      // A capture forbids the wait, or HIP has ended.
     }
   }
   memory.deallocate_sync(pointer, in_pool(bytes));
@@ -90,7 +91,7 @@ replacement::served_device* replacement::serve_device(device_ref device) {
     mr::pool_options options = c::pool_settings(device, nullptr, std::move(unconfigured));
     const bool has_threshold = options.release_threshold != no_threshold;
     if (!has_threshold) options.release_threshold = mr::pool_options{}.release_threshold;
-    options.forgets_streams = true;
+    options.forgets_streams = true;  // by end_stream()
     if (options.access.entries().empty()) options.access = all_reachable_peers(device);
     c::join_configured_budget(device, c::configured_budget(device));
     entry.made = std::make_unique<served_device>(*this, device, options, has_threshold).release();

@@ -26,6 +26,7 @@ enum class passed : std::uint8_t {
 };
 inline constexpr std::size_t passed_count = static_cast<std::size_t>(passed::no_allocation) + 1;
 
+/// Thread-safe.
 class statistics {
  public:
   void count_allocation(std::size_t bytes, bool in_stream_order) noexcept;
@@ -54,7 +55,7 @@ class statistics {
     to.fetch_add(count, std::memory_order_relaxed);
   }
 
-  std::array<counter, 2> allocations_{};
+  std::array<counter, 2> allocations_{};  // hipMalloc, hipMallocAsync
   std::array<counter, 2> frees_{};
   counter allocated_bytes_{0};
   counter now_{0};

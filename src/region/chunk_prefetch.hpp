@@ -86,6 +86,7 @@ class chunk_prefetch {
       ready_ = std::move(made);
       is_offered_ = true;
     } catch (...) {
+      // The commit that needs the chunk meets the same failure, or finds it gone.
       note_failure();
     }
   }
@@ -98,7 +99,7 @@ class chunk_prefetch {
   std::function<backing_map(const order&)> make_;
   std::optional<order> order_;  // until its chunk is ready
   backing_map ready_;
-  bool is_offered_ = false;
+  bool is_offered_ = false;   // give() may take the chunk: the owner does not use it
   mutable std::mutex mutex_;  // of ready_ and is_offered_
   bool may_start_ = true;
   std::atomic<std::size_t> failures_{0};

@@ -13,6 +13,7 @@
 namespace hipvmm::detail {
 namespace {
 
+/// Returns false if HIP refuses.
 bool wait_for_one(device_ref device, bool& has_reported) noexcept {
   return report_exceptions([&] {
     try {

@@ -34,12 +34,12 @@ struct memory_users {
 [[nodiscard]] bool wait_for(const device_list& devices, bool& has_reported) noexcept;
 /// The same for devices_of(users).
 [[nodiscard]] bool wait_for(const memory_users& users, bool& has_reported) noexcept;
-/// The same, but throws hip_error.
+/// The same, but throws hip_error, among others if a capture forbids the wait.
 void wait_for_users(const memory_users& users);
 
 /// Before rights to mapped memory change: waits as wait_for_users() if
 /// runtime_rules::wait_before_grant, because work might access other pages meanwhile. Work
-/// submitted later is not covered.
+/// submitted later is not covered. Throws: as wait_for_users().
 void wait_before_grant(const memory_users& users);
 
 /// Makes wait_before_grant() in its thread return at once: the caller has waited, and holds a lock.

@@ -12,7 +12,7 @@
 namespace hipvmm::detail {
 
 /// The rights to memory of hipMalloc. A grant enables the peer's access to all memory of the
-/// device; a revocation is only recorded.
+/// device; a revocation is only recorded, because HIP never takes that access back.
 class malloc_rights {
  public:
   explicit malloc_rights(device_ref owner) : rights_{owner}, users_{users_of(rights_)} {}

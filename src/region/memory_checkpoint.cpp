@@ -76,6 +76,8 @@ class head_text {
     file_word count = list.size();
     part(count);
     if constexpr (is_read) {
+      // Refuses a count that the rest cannot hold: an element has at least the bytes of a range, a
+      // letter one byte.
       const std::size_t least = std::is_same_v<List, std::string> ? 1 : sizeof(saved_range);
       require(count <= (text_.size() - done_) / least);
       list.resize(count);
@@ -172,6 +174,7 @@ void require_same(device_ref device, device_ref first) {
                       ", and would come back on one: give each device's memory a tag of its own"};
 }
 
+/// Throws: std::invalid_argument, which says what is wrong with the file.
 checkpoint_head read_head(const detail::backup_file& file) {
   const auto require = [](bool is_right, const char* wrong) {
     if (!is_right) throw std::invalid_argument{wrong};

@@ -45,7 +45,8 @@ void require_units(const detail::region_state& self, const char* function, std::
   self.require_within(function, offset, bytes);
 }
 
-/// The destructor reports the bytes that the call added or released as an event at `offset`.
+/// The destructor reports the bytes that the call added or released as an event at `offset`, also
+/// if the call failed.
 class size_change {
  public:
   size_change(const char* name, detail::region_state& of, std::size_t offset) noexcept

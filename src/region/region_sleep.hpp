@@ -58,7 +58,9 @@ class region_sleep final : public sleep_participant {
   /// `owners`: how many mappings of the region show each chunk.
   void require_can_sleep(std::size_t offset, const backing& held,
                          const sizes_by_chunk& owners) const;
+  /// Throws: std::invalid_argument if a chunk is at two addresses, or its device may not read it.
   void require_readable() const;
+  /// Throws: std::invalid_argument unless all ranges of the plan in these addresses are backed.
   void require_backed(const sleep_plan& plan) const;
   [[nodiscard]] bool can_copy(const backing& held) const;
   /// The offset of the mapping by which each chunk's contents are copied.
@@ -69,6 +71,7 @@ class region_sleep final : public sleep_participant {
   void choose_contents(const sleep_plan& plan);
   /// Throws: unsupported if HIP would refuse rights when resume() maps the chunks by offset.
   void require_mappable_again() const;
+  /// Frees and reserves the addresses if only that returns the memory.
   void reclaim_pinned() noexcept;
 
   region_state& region_;

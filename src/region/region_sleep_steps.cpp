@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: MIT Not region_sleep.cpp: region_state.hpp includes region_sleep.hpp,
-// and units form no circle.
+// SPDX-License-Identifier: MIT
+// This file is not region_sleep.cpp, because region_state.hpp includes region_sleep.hpp, and units
+// form no circle.
 #include <chrono>
 #include <iterator>
 #include <set>
@@ -229,6 +230,7 @@ void region_sleep::unmap_to_sleep(const wait_until_saved& saved) {
     region_.is_torn = true;
     mapping& each = at->second.map;
     unmaps.add(each);
+    // Unmaps these while copies save the others.
     pending += at->second.bytes();
     if (sleeps_with_contents_ && pending >= least_overlap) {
       unmaps.finish();
@@ -244,6 +246,7 @@ void region_sleep::finish_suspend() noexcept {
   release_all(released, *region_.addresses, region_.cache());
   region_.is_torn = false;
   reclaim_pinned();
+  // The cache has the chunks that the region retired before, and the prepared one.
   for (const auto& [each, its] : region_.strategy->owners())
     report_exceptions([&, device = each] { region_.cache().trim(device); });
   const std::size_t bytes = sleeping_bytes();
@@ -253,6 +256,7 @@ void region_sleep::finish_suspend() noexcept {
 
 void region_sleep::reclaim_pinned() noexcept {
   if (!region_.may_pin_memory || !region_.strategy->pins_memory) return;
+  // Addresses with a mapping cannot be freed.
   if (!region_.backings.empty() || !region_.addresses->refused().empty() ||
       region_.shares_addresses())
     return;
@@ -293,8 +297,8 @@ void region_sleep::map_for_resume(const mapped_again& each, memory_to_make& left
          .evicts_until = left.evicts_until});
     left_there -= one.bytes;
   };
-  // Addresses would pin chunks that were mapped before a failure. Otherwise chunks are filled while
-  // the next ones are made.
+  // All chunks are made before the first is mapped if rights depend on neighbours, or if addresses
+  // would pin the memory after a failure. Otherwise chunks are filled while the next ones are made.
   const bool makes_all_first =
       !region_.strategy->rights.takes_any_mapping || region_.strategy->pins_memory;
   const auto make_all = [&] {

@@ -213,6 +213,8 @@ region_state::~region_state() {
   recycle_all(backings, std::move(addresses), cache());
 }
 
+// A free waits for HIP's thread that drops finished commands (address_reservation.cpp). So a wait
+// for the devices finishes the commands first.
 bool region_state::frees_late_records() noexcept {
   static const bool late = [] {
     bool found = true;
@@ -297,6 +299,7 @@ void region_state::map_lost(const std::vector<backing_map::iterator>& lost) {
                        held.own_rights.get());
   });
   wait_until(visible_if_mapped_now());
+  // If the registrar throws, the mappings stay.
   for (const auto& at : lost)
     if (options.registrar && !at->second.map.empty())
       report_exceptions([&] { at->second.map.register_with(options.registrar, at->second.chunk); });

@@ -107,6 +107,7 @@ class region_state final : idle_holder {
   /// New chunks of the sizes and kinds of `old`, in the same places or, if given, at `to`.
   [[nodiscard]] std::vector<physical_chunk> acquire_like(
       const std::vector<backing_map::iterator>& old, std::optional<memory_location> to) const;
+  /// Copies in `stream`, and waits for it.
   void copy_into(std::vector<physical_chunk>& fresh, const std::vector<backing_map::iterator>& old,
                  stream_ref stream);
   /// All or none. Recycles the old chunks. Pre: `moving` is in the order of addresses.
@@ -125,6 +126,8 @@ class region_state final : idle_holder {
  private:
   friend class region_sleep;
 
+  /// At addresses that nobody else requests, if memory returns only with its addresses or the
+  /// region has a tag. Throws: as address_reservation.
   [[nodiscard]] address_reservation reserve(std::size_t bytes) const;
   [[nodiscard]] std::shared_ptr<address_range> make_range(address_reservation reserved) const;
   /// A budget counts the present chunks and `additions`.
@@ -144,6 +147,7 @@ class region_state final : idle_holder {
   }
   static void require_host_chunks(const char* what, const memory_strategy& devices,
                                   handle_type shareable, memory_location where);
+  /// Throws: std::invalid_argument, unsupported, if there is none for these options.
   [[nodiscard]] static std::unique_ptr<const memory_strategy> strategy_for(
       device_ref owner, const capability& found, const region_options& chosen);
   /// Devices of the placement that `wanted` does not name get read_write.
@@ -194,6 +198,7 @@ class region_state final : idle_holder {
                         device_ref owner, const access_map* own) const;
   static void require_reach(const access_map& of, device_ref owner);
   class map_runs;
+  /// Maps with the region's rights. On any exception the chunk is not mapped.
   void map_prepared(std::size_t offset, backing& held);
   [[nodiscard]] moment visible_if_mapped_now() const;
   void await_visible(std::size_t offset, std::size_t bytes) const noexcept;
@@ -210,7 +215,8 @@ class region_state final : idle_holder {
   [[nodiscard]] const access_map& rights_to(const backing& held) const noexcept {
     return held.own_rights ? *held.own_rights : rights;
   }
-  /// Requires that the range is free, in one reservation, and not below `from`.
+  /// Throws: std::invalid_argument unless the range is free, in one reservation, and not below
+  /// `from`.
   void require_free(const char* function, std::size_t offset, std::size_t bytes,
                     std::size_t from = 0) const;
   [[noreturn]] static void refuse_cut(const char* function, std::size_t offset, std::size_t bytes,
@@ -221,6 +227,7 @@ class region_state final : idle_holder {
   void restore_lost() noexcept;
   void map_lost(const std::vector<backing_map::iterator>& lost);
 
+  /// The destructor unmaps the mappings that are left.
   struct mapping_list {
     explicit mapping_list(std::shared_ptr<address_range>& of) noexcept : range{of} {}
     ~mapping_list() {
@@ -237,6 +244,7 @@ class region_state final : idle_holder {
   void move_to(mapping_list& moved) noexcept;
   /// Whether a free of addresses must come after the end of all commands that used them.
   [[nodiscard]] static bool frees_late_records() noexcept;
+  /// Waits for the devices with access if frees_late_records(). Returns false if HIP refuses.
   [[nodiscard]] bool await_records() const noexcept;
   /// Whether retired or detached chunks may still be mapped in the addresses.
   [[nodiscard]] bool shares_addresses() const noexcept { return addresses.use_count() > 1; }
@@ -262,7 +270,8 @@ class region_state final : idle_holder {
   /// the caller must wait for the stream itself.
   [[nodiscard]] bool retire_chunks(backing_map::iterator first, backing_map::iterator last,
                                    stream_ref stream);
-  /// The first chunk that reaches beyond `end_offset`. None before it may be moving.
+  /// The first chunk that reaches beyond `end_offset`. Throws: std::invalid_argument if one before
+  /// it is moving.
   [[nodiscard]] backing_map::iterator require_whole_until(backing_map::iterator first,
                                                           std::size_t end_offset);
   /// How many chunks may be mapped before their rights are set.
@@ -287,9 +296,11 @@ class region_state final : idle_holder {
   owner_process process;
   const std::uint64_t event_id = next_event_id();
   device_ref device;
-  std::unique_ptr<const memory_strategy> strategy;  // first record: of `device`
+  // The first record is of `device`. Each is as it was when its device came in.
+  std::unique_ptr<const memory_strategy> strategy;
   std::size_t granularity;
   access_map rights;
+  // Devices with a right to single chunks alone need not reach the other owners.
   memory_users users;
   std::size_t committed = 0;
   region_options options;
@@ -321,6 +332,7 @@ class region_state final : idle_holder {
 
 class region_state::adoption {
  public:
+  /// Cancels or waits for the preparation, and maps the chunk if it is not.
   explicit adoption(region_state& owner);
   ~adoption();
   adoption& operator=(adoption&&) = delete;

@@ -173,6 +173,7 @@ std::vector<access_desc> region_state::change_rights(rights_changes& changes, ac
 
 template <class Own>
 std::vector<access_desc> region_state::change_all_rights(access_map next, Own own_of) {
+  // The prepared chunk gets the rights together with the rest.
   const adoption adopted{*this};
   rights_changes changes;
   changes.reserve(backings.size() + old_mappings.size());
@@ -225,6 +226,7 @@ std::vector<access_desc> region_state::set_access(std::size_t offset, std::size_
       refuse_cut("set_access", offset, bytes, found.front());
     changes.push_back({next, &held, own});
   }
+  // A chunk that moves has two addresses.
   const std::size_t count = changes.size();
   for (auto& [from, left] : old_mappings)
     for (std::size_t index = 0; index < count; ++index)

@@ -124,7 +124,7 @@ void region_state::move_chunks(const std::vector<std::size_t>& from, std::size_t
   if (from.empty()) return;
   drop_prepared();
   std::size_t end = to;
-  backing_map additions;
+  backing_map additions;  // the new mappings, then those that are left behind
   for (const std::size_t each : from) {
     const auto moving = backings.find(each);
     if (moving == backings.end())
@@ -188,7 +188,7 @@ bool region_state::extend_in_place(std::size_t max_bytes, std::size_t commit_byt
   try {
     commit(0, commit_bytes, region::one_chunk);
   } catch (...) {
-    addresses->drop_last();
+    addresses->drop_last();  // with memory that the failure left in them
     throw;
   }
   return true;
@@ -203,6 +203,7 @@ bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
   }
 
   prefetch.cancel_or_wait();
+  // Not if HIP refuses copies across the border of two reservations.
   if (strategy->extends_in_place && extend_in_place(max_bytes, commit_bytes)) return false;
 
   rebase(0, max_bytes, commit_bytes);
@@ -212,6 +213,7 @@ bool region_state::extend(std::size_t max_bytes, std::size_t commit_bytes) {
 void region_state::rebase(std::size_t from, std::size_t max_bytes, std::size_t commit_bytes) {
   prefetch.cancel_or_wait();
   require_none_left_behind("rebase", 0, addresses->bytes());
+  // Nothing before the new base may stay, backed or not.
   if (has_backing_within(prefetch.ready(), 0, from)) drop_prepared();
   // All chunks stay mapped at the old addresses until move_to(): a failure changes nothing.
   adoption adopted{*this};

@@ -70,7 +70,8 @@ void region_state::copy_into(physical_chunk* fresh, const backing_map::iterator*
     const relaxed_captures others;
     stream.synchronize();
   } catch (...) {
-    // Copies may be under way. If HIP refuses to wait, leaks all that they write to.
+    // Copies may be under way. If HIP refuses to wait, leaks all that they write to, because they
+    // might destroy the bytes of a next user.
     if (!wait_past_captures(users)) {
       if (new (std::nothrow) std::pair{elsewhere, std::move(once.maps)} == nullptr)
         for (mapping& each : once.maps) static_cast<void>(each.release());
@@ -232,6 +233,7 @@ std::size_t region_state::move_range(std::size_t offset, std::size_t bytes, memo
     throw;
   }
   forget_unused();
+  // The old addresses of a chunk that moves are used until end_move().
   if (old_mappings.empty() && must_reclaim_pinned()) reclaim_pinned();
   std::size_t moved = 0;
   for (const auto at : moving) moved += at->second.bytes();

@@ -106,6 +106,7 @@ bool region_state::retire_chunks(backing_map::iterator first, backing_map::itera
 
 bool region_state::retire_all() noexcept {
   membership.end();
+  // Waits also for a thread that gives the prepared chunk to another object.
   prefetch.cancel_or_wait();
   if (backings.empty() && sleep.resumed_backings().empty() &&
       !(may_pin_memory && frees_late_records()))
@@ -114,6 +115,7 @@ bool region_state::retire_all() noexcept {
   backings.merge(old_mappings);
   backings.merge(sleep.resumed_backings());
   try {
+    // Without host memory for the list, the caller waits for the work itself.
     if (!retire_backings(backings, addresses, cache(), std::nullopt, devices_of(users), device))
       return false;
     addresses.reset();
@@ -130,9 +132,11 @@ void region_state::replace_tail(std::size_t end, stream_ref stream) {
   auto& [offset, old] = *at;
   if (offset + old.bytes() <= end || offset + old.bytes() - end <= end / 8) return;
   if (old.chunk.shared()) return;  // the other process would keep it
+  // The region's device copies, and needs read_write.
   if (rights_to(old).get(device) != access_right::read_write) return;
   const std::size_t kept = end - offset;
   if (!strategy->rights.takes_any_mapping) {
+    // HIP would refuse rights to a chunk of another size.
     mapped_sizes beside;
     for (const auto& [start, each] : backings) {
       if (each.own_rights != nullptr) return;

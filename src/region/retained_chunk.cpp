@@ -26,6 +26,7 @@ constexpr const char* not_of_a_chunk =
                               ": name an address that hipMemMap backed"};
 }
 
+/// Throws: std::invalid_argument if no mapping can be at `address`.
 device_ref device_at(const void* address) {
   const detail::pointer_memory found = detail::memory_at(address);
   switch (found.kind) {

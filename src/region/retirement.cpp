@@ -140,6 +140,7 @@ bool retirement_queue::add(retired_list& one) noexcept {
     lane& to = item.mark ? events_ : lane_of(item.owner);
     if (!to.thread.start()) return false;
     item.bytes = item.allocation.bytes();
+    // Only backings have a range: callers wait for mapped bytes, not for addresses alone.
     if (!has_chunks) item.of_devices[item.owner] = item.bytes;
     if (!item.backings.empty()) {
       item.range = item.addresses.get();
@@ -209,6 +210,7 @@ std::size_t retirement_queue::waiting_bytes_of(device_ref device) const {
 template <typename Predicate>
 bool retirement_queue::wait_until_left(lock_type& lock, std::size_t most, Predicate matters) {
   const clock::time_point began = clock::now();
+  // The threads notify after each refusal.
   const auto goes_on = [&](const retired_item& item) {
     return matters(item) &&
            (!item.refused_since ||
@@ -297,6 +299,7 @@ void retirement_queue::poll_events(const std::stop_token& stop) {
       if (item->allocation.empty() || !pass_on(item)) release_item(events_, item, lock);
       delay = shortest;
     }
+    // After close() the remaining items stay mapped.
     if (stop.stop_requested()) return;
     changed_.wait_for(lock, stop, waiting_callers_ != 0 ? shortest : delay, [] { return false; });
   }

@@ -25,8 +25,8 @@ namespace hipvmm::detail {
 /// Memory to be released when work in flight has ended: mapped chunks that have left their region,
 /// an allocation of hipMalloc, or a token in place of memory.
 struct retired_item {
-  /// `passed`: an event behind all use of the memory. Without it, the thread of `device` waits for
-  /// all work of `using_devices`.
+  /// `around` outlives the mappings in it. `passed`: an event behind all use of the memory. Without
+  /// it, the thread of `device` waits for all work of `using_devices`.
   retired_item(std::shared_ptr<address_range> around, const chunk_cache& destination,
                std::optional<event> passed, device_list using_devices, device_ref device)
       : addresses{std::move(around)},
@@ -35,6 +35,7 @@ struct retired_item {
         devices{std::move(using_devices)},
         owner{device} {}
 
+  /// Unmaps, releases and frees. Reports refusals of HIP.
   void release() noexcept;
 
   std::shared_ptr<address_range> addresses;
@@ -70,7 +71,8 @@ struct retired_item {
 
 /// Frees `allocation` once `mark` has passed; without a mark, or if HIP does not answer for it,
 /// once all work of `devices` has ended. A thread of the library frees it, because hipFree waits
-/// for the whole device. Returns false, nothing done, if there is no such thread.
+/// for the whole device. Returns false, nothing done, if there is no such thread: then
+/// ~device_allocation waits in the caller.
 [[nodiscard]] bool retire_allocation(device_allocation& allocation, std::optional<event> mark,
                                      device_list devices) noexcept;
 /// The same without a mark; if there is no thread, the caller waits.

@@ -51,6 +51,7 @@ void check_resources(hipError_t result, const char* call, device_ref device, std
       context = std::string{call} + " does not say how much it needs: free memory" +
                 (context.empty() ? "" : "; " + context);
     const std::size_t free = device.free_memory();
+    // Free memory may exceed a total that is a part of the host's memory.
     const std::size_t total = std::max(device.total_memory(), free);
     throw out_of_memory{shortage{.cause = exhausted::device_memory,
                                  .device = device.ordinal(),

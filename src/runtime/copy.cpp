@@ -186,6 +186,7 @@ void ask(hipError_t result, const copy_request& request, findings& found) {
   if (found.defects.empty()) add_for("source", *request.source, request.destination);
 }
 
+/// Throws: hip_error. Clears HIP's last error.
 [[noreturn]] void throw_copy_failure(hipError_t result, const char* call,
                                      const copy_request& request, std::source_location where) {
   findings found;
@@ -214,6 +215,7 @@ void check_fill(hipError_t result, const char* call, stream_ref stream, const vo
   check_copy(result, call, {stream, {destination, {}}, {}, bytes});
 }
 
+/// The shortest of 1, 2 and 4 bytes that `pattern` repeats; zero if none does.
 std::size_t short_period(const unsigned char* pattern, std::size_t bytes) {
   for (const std::size_t period : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
     if (bytes % period == 0 && std::equal(pattern + period, pattern + bytes, pattern))

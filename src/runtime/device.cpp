@@ -114,6 +114,7 @@ std::string device_ref::name() const {
 }
 
 std::string to_string(const device_uuid& uuid) {
+  // Not isalnum, which depends on the locale.
   const auto is_letter_or_digit = [](unsigned char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   };

@@ -20,8 +20,8 @@ bool names_device(const device_uuid& uuid);
 /// AMD's numbers are of several kinds: for display and comparison with itself.
 int driver_version();
 
-/// False only on NVIDIA, without a primary context: the device has no work, and a call would make
-/// the context (hundreds of MiB).
+/// True if HIP does not answer. False only on NVIDIA, without a primary context: the device has no
+/// work, and a call would make the context (hundreds of MiB).
 [[nodiscard]] bool has_context(device_ref device) noexcept;
 
 /// hipDeviceSynchronize, which device_ref::synchronize() avoids. Throws: hip_error.
@@ -30,7 +30,7 @@ inline constexpr std::size_t bytes_of_wait_by_free = 1;
 /// Waits for all work of `device` by freeing a small allocation. Returns false, without a wait, if
 /// the device has no memory for it. Throws: hip_error.
 [[nodiscard]] bool wait_by_free(device_ref device);
-/// Those that have ended, in any thread.
+/// Number of wait_by_free() calls that have ended, in any thread.
 [[nodiscard]] std::uint64_t waits_by_free() noexcept;
 /// Waits until another thread's wait_by_free() for the device of `of` ends. Returns false at once
 /// if there is none, or if the request lacks more than its small allocation.
@@ -45,6 +45,7 @@ inline constexpr std::size_t bytes_of_wait_by_free = 1;
 /// On NVIDIA gives a thread without a context the current device's. Throws: hip_error.
 void bind_context();
 
+/// Throws: std::invalid_argument; hip_error.
 void make_current(device_ref device);
 
 /// Makes `device` current while it lives, if there is one. Reports a failure and goes on.

@@ -72,8 +72,8 @@ struct wait_counts {
   std::atomic<std::uint64_t> ended{0};
 };
 
-std::array<wait_counts, 64> waits_of_devices;
-std::atomic<std::uint64_t> waits_ended{0};  // of all
+std::array<wait_counts, 64> waits_of_devices;  // devices whose ordinals differ by 64 share one
+std::atomic<std::uint64_t> waits_ended{0};     // of all
 
 wait_counts& waits_of(int ordinal) noexcept {
   return waits_of_devices[static_cast<unsigned>(ordinal) % waits_of_devices.size()];

@@ -26,10 +26,12 @@ inline constexpr std::chrono::milliseconds pool_patience{100};
 
 /// Defaults until a capability record sets them.
 struct device_wait_rules {
+  /// A wait for the device includes a stream in hipStreamDestroy of another thread.
   bool counts_ending_streams = true;
   /// In relaxed mode hipFree waits for its device beside a capture and invalidates none, while
   /// hipDeviceSynchronize invalidates all, and crashes on AMD 6.4.3, 7.2.4 and NVIDIA if another
-  /// thread ends one (`sync_beside_capture_end` in docs/guides/rocm.md). Nullopt: no record yet.
+  /// thread ends one (`sync_beside_capture_end` in docs/guides/rocm.md). Nullopt: no record yet,
+  /// then yes on NVIDIA.
   std::optional<bool> free_waits;
 };
 void set_device_wait_rules(device_wait_rules rules) noexcept;

@@ -32,7 +32,7 @@ struct recorded_points {
     std::atomic<void*> stream{nullptr};
     std::atomic<std::uint64_t> count{0};
   };
-  std::atomic<std::uint64_t> recording{0};
+  std::atomic<std::uint64_t> recording{0};  // the state's count when they were written
   std::atomic<std::size_t> used{0};
   std::array<one, 2> points;
   std::atomic<recorded_points*> more{nullptr};
@@ -65,6 +65,7 @@ void write(const watched_points& points, std::uint64_t recording,
   to.load(std::memory_order_acquire)->recording.store(recording, std::memory_order_release);
 }
 
+/// False if another recording writes the points.
 bool read(const recorded_points& from, watched_points& points) {
   const recorded_points* block = &from;
   const std::size_t used = from.used.load(std::memory_order_acquire);

@@ -43,6 +43,7 @@ class event_use {
   void note_passed() const noexcept;
 
  private:
+  /// Empty if the order is not known.
   [[nodiscard]] watched_points points() const;
 
   const event& event_;

@@ -38,6 +38,7 @@ bool outlast_handlers(device_ref device, std::chrono::milliseconds limit) {
     const std::future<void> has_run = ran->get_future();
     add_host_function(own, [ran](bool) { ran->set_value(); });
     if (has_run.wait_until(end) != std::future_status::ready) {
+      // The stream's end would wait for the function.
       static_cast<void>(own.release());
       return false;
     }

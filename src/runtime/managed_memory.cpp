@@ -111,6 +111,7 @@ void advise_range(const void* pointer, std::size_t bytes, hipMemoryAdvise advice
 }
 
 hipMemoryAdvise to_hip(range_advice advice) {
+  // In the order of range_advice.
   static constexpr std::array all{hipMemAdviseSetReadMostly, hipMemAdviseUnsetReadMostly,
                                   hipMemAdviseUnsetPreferredLocation, hipMemAdviseSetCoarseGrain,
                                   hipMemAdviseUnsetCoarseGrain};

@@ -57,6 +57,7 @@ const machine_links& links_of_machine() {
   return found;
 }
 
+/// hipGetStreamDeviceId returns no error, and AMD's runtime leaves none behind.
 failed_look failed_stream_look() noexcept {
   const hipError_t left = take_last_error();
   return {left == hipSuccess ? hipErrorInvalidHandle : left, "hipGetStreamDeviceId"};
@@ -67,6 +68,7 @@ class owners_of_range {
   owners_of_range(const void* start, std::size_t bytes) noexcept
       : start_{static_cast<const char*>(start)}, bytes_{bytes} {}
 
+  /// The device of the byte at `offset`; empty if it is of none, or if HIP failed.
   [[nodiscard]] std::optional<device_ref> at(std::size_t offset) noexcept {
     if (offset >= end_) look_at(offset);
     return owner_;

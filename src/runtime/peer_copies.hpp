@@ -11,9 +11,11 @@
 #include <hipvmm/runtime/stream.hpp>
 
 // Records which devices have exchanged memory by copies of the library, and refuses copies and
-// fills over links that AMD's runtime misses (runtime_rules).
+// fills over links that AMD's runtime misses (runtime_rules). A copy between two devices needs no
+// access right, because it may go through the host. Its stream may belong to either device.
 namespace hipvmm::detail {
 
+/// Records for the life of the process that a copy between memory of both devices was submitted.
 void note_peer_copy(device_ref one, device_ref other) noexcept;
 
 /// Whether only some devices are linked, so that a copy between two may end the process.
@@ -33,12 +35,15 @@ struct failed_look {
 /// Throws: unsupported if missing_link() returns one. The caller must report a returned failure:
 /// HIP did not tell the stream's device.
 [[nodiscard]] failed_look require_links(stream_ref stream, device_ref one, device_ref other);
-/// The same for the owners of the two ranges, part by part.
+/// The same for the owners of the two ranges, part by part. No HIP call unless copies_need_links().
 [[nodiscard]] failed_look require_links(stream_ref stream, const void* destination,
                                         const void* source, std::size_t bytes);
 
+/// copy_async() without require_links(). Pre: the devices are linked, and `stream` is of one of
+/// them.
 void copy_among_linked(stream_ref stream, void* destination, const void* source, std::size_t bytes);
 
+/// As require_links(), for a fill. No HIP call if all devices are linked.
 [[nodiscard]] failed_look require_link_to(stream_ref stream, const void* destination,
                                           std::size_t bytes);
 

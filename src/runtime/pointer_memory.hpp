@@ -22,7 +22,7 @@ enum class pointer_kind {
 };
 struct pointer_memory {
   pointer_kind kind;
-  device_ref device;
+  device_ref device;                ///< if `kind` is `device`
   hipError_t failure = hipSuccess;  ///< of hipPointerGetAttributes, if `kind` is `no_answer`
 };
 [[nodiscard]] pointer_memory memory_at(const void* pointer) noexcept;

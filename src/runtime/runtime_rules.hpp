@@ -42,11 +42,12 @@ struct runtime_rules {
   // trait::pools_reuse_in_order and pool_frees_return, if no record was made.
   bool pools_reuse_in_order = is_cuda;
 
-  // pool_beside_free in docs/guides/rocm.md.
+  // pool_beside_free in docs/guides/rocm.md. CUDA is not known to have it.
   bool pools_change_beside_frees = is_cuda;
 
   // Links without which AMD's runtime crashes in a copy between two devices, if others are linked:
-  // of the stream's device with both, and before 7.0 of the two with each other.
+  // of the stream's device with both, and before 7.0 of the two with each other
+  // (docs/guides/rocm.md).
   bool copies_over_links_of_stream = is_at_least(6, 0);
   bool copies_over_links_of_owners = !is_cuda && !is_at_least(7, 0);
 
@@ -61,18 +62,19 @@ struct runtime_rules {
   // (ROCm/clr, hip_peer.cpp; seen on 5.7.1, 6.4.3 and 7.2.4).
   bool ranks_links = is_cuda;
 
-  // A primary context, which the first call that uses the device makes.
+  // On NVIDIA a device has a primary context, which the first call that uses the device makes.
   bool has_contexts = is_cuda;
 
   // CUDA's hipFree and hipHostFree wait for the device; for AMD's hipFree there is a probe.
   bool frees_wait = is_cuda;
 
-  // CUDA does not always check a destroyed stream's address, and may crash.
+  // AMD's runtime refuses destroyed streams. CUDA does not always check a destroyed stream's
+  // address, and may crash.
   bool refuses_ended_streams = !is_cuda;
 
   // AMD's runtime crashes if an event is queried while its record completes, as that of an idle
-  // stream does at once (docs/guides/rocm.md). On NVIDIA the query of the stream would invalidate a
-  // capture that another thread begins meanwhile.
+  // stream does at once (docs/guides/rocm.md): the stream is queried first. On NVIDIA that query
+  // would invalidate a capture that another thread begins meanwhile.
   bool queries_stream_before_record = !is_cuda;
 
   // query_beside_destroy, event_of_ended_stream and wait_beside_destroy in docs/guides/rocm.md.
@@ -83,6 +85,7 @@ struct runtime_rules {
   }
 };
 
+/// Throws: hip_error.
 [[nodiscard]] const runtime_rules& rules_of_runtime();
 
 }  // namespace hipvmm::detail

@@ -30,9 +30,9 @@ struct registry {
     return count.load(std::memory_order_acquire) != 0;
   }
 
-  std::atomic<watch_place*> places{nullptr};
-  std::atomic<std::size_t> count{0};  // of watchers
-  std::mutex changes;                 // no watcher is called under it
+  std::atomic<watch_place*> places{nullptr};  // only ever more of them
+  std::atomic<std::size_t> count{0};          // of watchers
+  std::mutex changes;                         // no watcher is called under it
   std::uint64_t last_number = 0;
 };
 
@@ -56,6 +56,7 @@ reporting_streams& reporting() {
   return made.get();
 }
 
+/// A watcher does not end while it is visited.
 class visit {
  public:
   visit(watch_place& place, std::uint64_t number) noexcept : place_{place} {

@@ -16,7 +16,8 @@ struct stream_point {
 };
 
 /// Learns the order of streams from calls of hipvmm's streams and events, except in a capture.
-/// Called by several threads at once, under no lock of this module. Destroy it after end_watch().
+/// Called by several threads at once, under no lock of this module. Destroy it after end_watch(),
+/// which is called without a lock that these functions take.
 class stream_watcher {
  public:
   virtual ~stream_watcher() = default;
@@ -25,6 +26,7 @@ class stream_watcher {
   /// The point after all work submitted to `stream` until now. With `poll`, which a program may
   /// repeat, it may omit a count that takes time.
   [[nodiscard]] virtual stream_point point_of(ihipStream_t* stream, bool poll) = 0;
+  /// Work submitted to `waiter` from now on is ordered after that point.
   virtual void add_dependency(ihipStream_t* waiter, const stream_point& point) = 0;
   virtual void note_passed(const stream_point& point) = 0;
   /// `stream` will be destroyed, even if this throws. Its handle may be used again.
@@ -38,7 +40,7 @@ void end_watch(stream_watcher& watcher) noexcept;
 struct watch_place;
 struct watched_point {
   watch_place* place;
-  std::uint64_t watcher;
+  std::uint64_t watcher;  // its number, never reused
   stream_point point;
 };
 using watched_points = boost::container::small_vector<watched_point, 2>;
@@ -60,6 +62,7 @@ class stream_use {
   watched_points points_;
 };
 
+/// Throws: std::bad_alloc.
 void note_stream_begin(ihipStream_t* stream);
 void note_stream_end(ihipStream_t* stream) noexcept;
 /// The program has `stream` from now on, and reports no end. For watchers this is the end, unless

@@ -19,6 +19,7 @@ namespace hipvmm::detail {
 class ability {
  public:
   ability() noexcept = default;
+  /// `lack` continues the sentence that begins with the device.
   ability(device_ref without, const char* lack, const std::string& reason) noexcept
       : without_{without}, lack_{lack}, reason_{&reason} {}
 

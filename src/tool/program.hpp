@@ -78,6 +78,7 @@ inline void require_different(const std::vector<named_file>& inputs,
     throw CLI::ValidationError{clash};
 }
 
+/// nullopt if the text is not exactly one number.
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
   Number value{};
@@ -132,7 +133,7 @@ inline void write_to_standard_output(const std::string& text) {
   const int error = errno;
   if (error == EPIPE) {
     inherited.restore();
-    std::raise(SIGPIPE);
+    std::raise(SIGPIPE);  // returns if it is ignored
   }
   throw std::system_error{error, std::generic_category(),
                           "cannot write the result to standard output"};
@@ -197,7 +198,7 @@ inline std::string unknown_word(const CLI::App& app, const std::string& word) {
 
 /// Without words that may be the value of an unknown option.
 inline std::string unknown_words(const CLI::App& app) {
-  if (app.get_prefix_command()) return {};
+  if (app.get_prefix_command()) return {};  // they are another program's
   std::string options;
   std::string words;
   std::vector<const CLI::App*> parsed{&app};

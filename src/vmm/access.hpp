@@ -33,6 +33,7 @@ inline hipMemAccessDesc to_hip(access_desc desc) {
   return result;
 }
 
+/// Throws: unsupported, naming devices and link, unless `device` reaches memory of `owner`.
 void require_reach(device_ref device, device_ref owner);
 
 /// Sets `rights` over whole mappings of memory of `owner`, and none for devices that only `before`

@@ -44,6 +44,7 @@ class address_range final : public detail::refused_end {
     parts_.push_back({std::move(next)});
     bytes_ += added;
   }
+  /// Ends the last part as a range of its own, with what HIP refused to unmap there.
   void drop_last() noexcept {
     bytes_ -= parts_.back().bytes;
     if (auto* const ending = new (std::nothrow) address_range{std::move(parts_.back())}) {
@@ -58,6 +59,7 @@ class address_range final : public detail::refused_end {
     const std::lock_guard lock{adding_};
     parts_.pop_back();
   }
+  /// Work may still use the addresses when they are freed.
   void mark_in_use() noexcept {
     for (reserved_part& each : parts_) each.is_waited_for = false;
   }
@@ -106,7 +108,7 @@ class address_range final : public detail::refused_end {
     for (auto part = parts_.begin(); offset - start >= part->bytes; ++part) start += part->bytes;
     return start;
   }
-  /// HIP maps a chunk within one reservation.
+  /// The most bytes from `offset` on that one chunk may cover: HIP maps within one reservation.
   [[nodiscard]] std::size_t longest_at(std::size_t offset) const noexcept {
     std::size_t end = 0;
     auto part = parts_.begin();
@@ -133,6 +135,7 @@ class address_range final : public detail::refused_end {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const reserved_part& each) { return each.addresses.empty(); });
   }
+  /// Throws: hip_error if reclaim_pinned() has found addresses that HIP has forgotten.
   void require_known() const {
     for (const reserved_part& each : parts_)
       if (each.is_forgotten)
@@ -155,6 +158,7 @@ class address_range final : public detail::refused_end {
     return true;
   }
 
+  /// Bytes of the chunks that the addresses hold, mapped or not.
   [[nodiscard]] std::size_t pinned_bytes() const noexcept {
     std::size_t sum = 0;
     for (const reserved_part& each : parts_) sum += each.pins.bytes();
@@ -191,6 +195,7 @@ class address_range final : public detail::refused_end {
 
     reserved_part(address_reservation taken) noexcept
         : addresses{std::move(taken)}, start{addresses.get()}, bytes{addresses.bytes()} {}
+    /// Returns whether nothing is left to end.
     [[nodiscard]] bool end(bool reports) noexcept {
       if (detail::free_or_report(addresses, is_waited_for, reports))
         pins.end();

@@ -27,22 +27,24 @@
 namespace hipvmm {
 namespace {
 
+// HIP takes the granularity of a reservation from its first device.
 constexpr device_ref reference_device{0};
 
 // hipMemAddressFree of clr up to 6.4 frees addresses before it forgets them, and then forgets a
-// reservation that got them in between: the two calls exclude each other. The last lock of all.
+// reservation that got them in between: the two calls exclude each other. The last lock of all:
+// under it only hipRuntimeGetVersion is called, once.
 constinit std::mutex address_calls_mutex;
 
 std::atomic<std::size_t> reserved_count{0};
 std::atomic<std::size_t> reserved_bytes{0};
 
-// A host function of the program may occupy HIP's own thread.
+// The longest wait for HIP's own thread, which a host function of the program may occupy.
 constexpr std::chrono::milliseconds handler_patience{1000};
 
 // In clr up to 6.4 a command holds the record of its addresses until HIP's thread of signal
 // handlers drops it, later than the command is reported as done. HIP finds the record by its
-// address, and drops that of a new reservation. A probe's answer would be a matter of time. Returns
-// whether it was one of these releases, and all was dropped.
+// address, and drops that of a new reservation. The version decides, because a probe's answer would
+// be a matter of time. Returns whether it was one of these releases, and all was dropped.
 bool wait_for_address_records() noexcept {
   bool dropped = false;
   detail::report_exceptions([&dropped] {
@@ -61,7 +63,7 @@ bool is_forgotten(hipError_t refusal) noexcept {
   try {
     return detail::rules_of_runtime().forgets_refused_addresses;
   } catch (...) {
-    return true;
+    return true;  // then they stay reserved
   }
 }
 
@@ -76,6 +78,7 @@ class refused_addresses final : public detail::refused_end {
   address_reservation addresses_;
 };
 
+// If the host's memory is short, the addresses stay reserved.
 void keep_refused(address_reservation&& addresses) noexcept {
   if (addresses.empty()) return;
   if (auto* const kept = new (std::nothrow) refused_addresses{std::move(addresses)})
@@ -114,6 +117,7 @@ std::atomic<std::uintptr_t>& next_free_aside() noexcept {
   return next;
 }
 
+/// Leaves a gap between any two.
 std::size_t step_aside(std::size_t bytes) noexcept {
   return align_up(bytes, aside_step) + aside_step;
 }
@@ -133,6 +137,7 @@ void require_valid(std::size_t bytes, std::size_t alignment) {
 
 /// Under address_calls_mutex.
 struct detail::address_calls {
+  /// Pre: `into` is empty.
   static hipError_t reserve(address_reservation& into, std::size_t bytes, std::size_t alignment,
                             void* hint) noexcept {
     const hipError_t result = timed{memory_call::address_reserve}(
@@ -194,7 +199,7 @@ bool refused_addresses::end(bool /*reports*/) noexcept {
 }  // namespace
 
 address_reservation::address_reservation(std::size_t bytes, std::size_t alignment, void* hint) {
-  // ROCm 6 answers bad arguments and lack of addresses alike.
+  // ROCm 6 answers bad arguments and lack of addresses alike, so the arguments are checked first.
   require_valid(bytes, alignment);
   detail::retry_refused_ends(detail::refusals::stop);
   address_reservation made;
@@ -212,19 +217,19 @@ address_reservation::address_reservation(std::size_t bytes, std::size_t alignmen
                  .requested = bytes,
                  .alignment = alignment};
     if (is_aligned()) {
-      const address_reservation unaligned{bytes};
+      const address_reservation unaligned{bytes};  // throws if the addresses are too few
       why.cause = exhausted::alignment;
     }
     throw out_of_memory{std::move(why)};
   }
   detail::check(result, "hipMemAddressReserve");
-  // ROCm before 6.1.
+  // ROCm before 6.1 succeeds on Linux and gives no addresses.
   if (made.empty())
     throw unsupported{
         "hipMemAddressReserve succeeded and gave no addresses: this HIP runtime "
         "offers no virtual memory management; use a vector or pool, which stand on hipMalloc "
         "there, or mr::hip_resource"};
-  // ROCm up to 6.4 ignores it.
+  // ROCm up to 6.4 ignores the alignment.
   if (alignment != 0 && reinterpret_cast<std::uintptr_t>(made.get()) % alignment != 0)
     throw unsupported{"hipMemAddressReserve ignored the alignment " + std::to_string(alignment) +
                       "; ask for none, or reserve more and align within"};
@@ -336,6 +341,7 @@ detail::reclaim_result detail::reclaim_pinned(address_reservation& addresses) no
   const char* call = "hipMemAddressFree";
   bool freed = false;
   {
+    // Under this lock no other thread of the library can take the addresses.
     const std::lock_guard lock{address_calls_mutex};
     result = address_calls::free(addresses);
     freed = result == hipSuccess;

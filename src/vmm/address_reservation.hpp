@@ -24,6 +24,7 @@ class chunk_pins {
 
   /// Pre: `chunk` is mapped next. Returns whether it is new here. Throws: std::bad_alloc.
   bool add(const physical_chunk& chunk);
+  /// HIP refused to map the chunk.
   void remove(const physical_chunk& chunk) noexcept;
   /// Thread-safe.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -42,6 +43,7 @@ class chunk_pins {
 /// reserves and frees them once more for each. Thread-safe.
 void note_failed_map(const address_reservation& addresses) noexcept;
 
+/// The addresses that the library has reserved. all_reserved() is thread-safe.
 struct reserved_addresses {
   std::size_t count;
   std::size_t bytes;
@@ -69,8 +71,8 @@ struct reserved_addresses {
 void note_taken_aside(const void* address, std::size_t bytes) noexcept;
 
 enum class reclaim_result : unsigned char {
-  done,  ///< freed, and reserved again
-  refused,
+  done,       ///< freed, and reserved again
+  refused,    ///< HIP did not free them: all stays
   lost,       ///< freed, and taken by others
   forgotten,  ///< not freed, and lost by HIP: their memory stays for good
 };

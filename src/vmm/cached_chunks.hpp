@@ -38,8 +38,8 @@ struct kept_chunk : boost::intrusive::set_base_hook<>, boost::intrusive::list_ba
   physical_chunk chunk;
   bool is_reusable;
   bool only_while_pinned;
-  bool came_pinned = false;  // in cached_chunks::pinned_
-  std::chrono::steady_clock::time_point since;
+  bool came_pinned = false;                     // in cached_chunks::pinned_
+  std::chrono::steady_clock::time_point since;  // when it was recycled
 };
 
 /// Code that lowers a bound must then drop the excess.
@@ -47,7 +47,7 @@ struct kept_bounds {
   using duration = std::chrono::steady_clock::duration;
 
   std::atomic<std::size_t> bytes;
-  std::atomic<duration> age;
+  std::atomic<duration> age;             // duration::max(): without limit
   std::atomic<bool> keeps_pinned{true};  // false once the process exits
 
   [[nodiscard]] std::size_t byte_limit() const noexcept {
@@ -121,6 +121,7 @@ struct cached_chunks {
   /// At most `most` chunks, recycled before `limit`, the oldest first.
   std::size_t drop_expired(std::chrono::steady_clock::time_point limit, std::size_t most,
                            evicted_chunks& out);
+  /// The time at which the oldest chunk that is not pinned was recycled.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> oldest() const;
   void count(std::size_t chunk_cache_statistics::*what);
 

@@ -76,6 +76,7 @@ struct chunk_cache::state {
     while (each != nullptr && each->device != device) each = each->next;
     return each;
   }
+  /// Pre: the device exists. Returns nullptr without memory of the host.
   cached_chunks* find_or_add(device_ref device) noexcept {
     if (cached_chunks* const found = find(device)) return found;
     const std::lock_guard lock{adding};
@@ -97,6 +98,7 @@ struct chunk_cache::state {
   /// results. A thread that finds nothing left waits here for those that release.
   template <typename Choose>
   std::size_t release(Choose choose) {
+    // The error handler may wait for a thread that waits here.
     const detail::callbacks_wait until_unlocked;
     const std::lock_guard one_at_a_time{releasing};
     std::size_t bytes = 0;
@@ -183,6 +185,7 @@ struct chunk_cache::state {
   }
   /// Has the shared cache release all before HIP ends; false if it cannot.
   static bool ends_at_exit() {
+    // A child of fork() has this handler and must not call HIP.
     static const ::pid_t process = ::getpid();
     static const bool registered =
         std::atexit([]() noexcept {
@@ -197,7 +200,7 @@ struct chunk_cache::state {
 
   const detail::owner_process process;
   const lifetime ends_with;
-  std::atomic<cached_chunks*> first{nullptr};
+  std::atomic<cached_chunks*> first{nullptr};  // the newest; none is removed
   std::atomic<std::size_t> devices{0};
   detail::kept_bounds bounds;
   std::atomic<std::uint64_t> times_released{0};
@@ -247,6 +250,7 @@ void chunk_cache::recycle(physical_chunk chunk) noexcept {
 }
 
 bool chunk_cache::keep(physical_chunk& chunk, purpose why) noexcept {
+  // Another owner in this process still has the memory.
   if (chunk.empty() || detail::owners_of(chunk) > 1) return false;
   cached_chunks* const cache = state_->find_or_add(chunk.device());
   if (cache == nullptr) return false;

@@ -19,6 +19,7 @@ struct cache_registry {
   /// If addresses pin the memory of `chunk`, `cache` takes it over until they are freed, and may
   /// reuse it. Returns whether it did.
   static bool keep_pinned(chunk_cache& cache, physical_chunk& chunk) noexcept;
+  /// Throws: std::invalid_argument if there is no such device.
   [[nodiscard]] static cached_chunks& of(const chunk_cache& cache, device_ref device);
   /// Each cache releases chunks that it kept only for addresses freed since.
   static void release_unpinned() noexcept;

@@ -22,6 +22,7 @@ class chunk_limit {
   // Called with the lock of the device's count: they must not wait.
   /// `bytes`: chunks created before.
   virtual void begin(std::size_t bytes) noexcept = 0;
+  /// Returns false, and counts nothing, if `bytes` do not fit.
   [[nodiscard]] virtual bool charge(std::size_t bytes) noexcept = 0;
   virtual void uncharge(std::size_t bytes) noexcept = 0;
 
@@ -37,6 +38,7 @@ class chunk_limit {
             .available = bytes_left(),
             .context = explain()};
   }
+  /// Has others make room for `bytes` bytes. Returns whether they fit now.
   [[nodiscard]] virtual bool make_room(std::size_t bytes) noexcept = 0;
 
  protected:
@@ -44,8 +46,9 @@ class chunk_limit {
 };
 
 /// Thread-safe, as all below. Without a limit the bytes left are the greatest number, and the most
-/// is 0. Throws: std::invalid_argument for a second limit.
+/// is 0. Throws: std::invalid_argument for a second limit; std::bad_alloc.
 void set_chunk_limit(device_ref device, std::shared_ptr<chunk_limit> limit);
+/// The limit does not see chunks created or released from now on.
 void end_chunk_limit(device_ref device) noexcept;
 [[nodiscard]] std::size_t chunk_bytes_left(device_ref device) noexcept;
 [[nodiscard]] std::size_t most_chunk_bytes(device_ref device) noexcept;
@@ -55,10 +58,11 @@ void end_chunk_limit(device_ref device) noexcept;
 /// addresses that pin the memory (chunk_pins).
 class chunk_charge {
  public:
-  /// Throws: out_of_memory (exhausted::budget) over the limit.
+  /// Pre: the chunk is not created yet. Throws: out_of_memory (exhausted::budget) over the limit.
   chunk_charge(device_ref device, std::size_t bytes);
   ~chunk_charge();
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// HIP has made the chunk: its memory is the process's until the object ends.
   void note_creation() noexcept;
   /// HIP keeps the memory for good, and the limit counts it. Thread-safe.
   void stay() noexcept { stays_ = true; }
@@ -74,9 +78,9 @@ class chunk_charge {
   owner_process process_;
 };
 
-/// If a device's limit caused `shortage`: others make room for the request, or for `bytes` if they
-/// are more. Returns whether it may succeed now. May wait for other processes: the caller holds no
-/// lock that their requests to this one need.
+/// If a device's limit caused `shortage`, and this process has nothing left to release: others make
+/// room for the request, or for `bytes` if they are more. Returns whether it may succeed now. May
+/// wait for other processes: the caller holds no lock that their requests to this one need.
 [[nodiscard]] bool make_room_within_limit(const out_of_memory& shortage,
                                           std::size_t bytes = 0) noexcept;
 

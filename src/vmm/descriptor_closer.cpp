@@ -69,6 +69,7 @@ class closing_threads {
  private:
   void wait(std::unique_lock<std::mutex>& lock) {
     const auto began = clock::now();
+    // A close that lasted once is not waited for again.
     if (lasts_ || began < waits_from_) return;
     const auto is_late = [&] {
       const auto now = clock::now();

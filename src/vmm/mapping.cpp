@@ -72,6 +72,7 @@ class refused_mapping final : public detail::refused_end {
     return first_ < from + bytes && from < first_ + bytes_;
   }
 
+  // Read by other threads while end() changes the mapping.
   const char* const first_;
   const std::size_t bytes_;
   mapping map_;
@@ -105,7 +106,7 @@ bool detail::is_freshly_mapped(const void* address, device_ref owner) {
   try {
     return has_no_right(address, owner);
   } catch (const hip_error&) {
-    // Not about the mapping: asked once more.
+    // The failure says nothing about the mapping, so HIP is asked once more.
     return has_no_right(address, owner);
   }
 }
@@ -143,6 +144,7 @@ mapping::~mapping() {
   deregister();
   detail::report_exceptions([this] { unmap(); });
   if (address_ == nullptr) return;
+  // If the host's memory is short, the chunk stays mapped.
   if (auto* const kept = new (std::nothrow) refused_mapping{std::move(*this)})
     detail::refused_end::keep(std::unique_ptr<detail::refused_end>{kept});
 }

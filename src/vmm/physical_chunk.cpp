@@ -129,7 +129,7 @@ physical_chunk::physical_chunk(device_ref device, std::size_t bytes, chunk_memor
 void physical_chunk::create() {
   std::shared_ptr<detail::chunk_charge> charge;
   if (!host_) charge = std::make_shared<detail::chunk_charge>(device_, bytes_);
-  // ROCm 7.2.4 takes the calling thread's device.
+  // ROCm 7.2.4 takes the calling thread's device, not that of the properties.
   const scoped_device scope{device_};
   hipMemAllocationProp wanted = properties(device_, shareable_);
   if (host_)

@@ -112,6 +112,7 @@ void refused_unmaps::keep(mapping& map, ihipMemGenericAllocationHandle* mapped,
 void refused_unmaps::unmap_or_defer(mapping& map, ihipMemGenericAllocationHandle* mapped,
                                     physical_chunk* owned) noexcept {
   if (map.empty()) return;
+  // Nobody uses the memory any more, whether it is unmapped or not.
   map.deregister();
   detail::report_exceptions([&map] { map.unmap(); });
   if (map.empty()) return;

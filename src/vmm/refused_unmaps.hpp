@@ -25,9 +25,10 @@ class refused_unmaps {
     entry& operator=(entry&&) = delete;
     /// Throws: hip_error; then it is still held.
     void unmap();
+    /// Gives the mapping up unless HIP confirms that it exists.
     void resolve_doubt() noexcept;
 
-    physical_chunk chunk;
+    physical_chunk chunk;  // released when no longer mapped here
     mapping map;
     ihipMemGenericAllocationHandle* mapped = nullptr;  // the chunk's, which may be in use elsewhere
     // HIP did not answer the query that verifies the map. An unmap of addresses without a mapping
@@ -37,7 +38,7 @@ class refused_unmaps {
   };
   using list = std::list<entry>;
 
-  /// Refusals of HIP are reported.
+  /// Tries again to unmap, and reports refusals of HIP.
   ~refused_unmaps();
   refused_unmaps& operator=(refused_unmaps&&) = delete;
 
@@ -49,9 +50,10 @@ class refused_unmaps {
   /// Throws: hip_error if HIP does not know `made`; also if HIP does not answer, and then keeps it.
   void verify_or_keep(mapping& made, const physical_chunk& chunk,
                       const address_reservation& addresses);
-  /// Takes over `chunk` if it is mapped here. Returns whether it did.
+  /// Takes over `chunk` if it is mapped here: nobody may use it again. Returns whether it did.
   bool take_if_mapped(physical_chunk& chunk) noexcept;
   /// Throws: hip_error if HIP still refuses a mapping that is partly in [address, address + bytes).
+  /// Other refusals, which were reported, change nothing.
   void retry(const void* address, std::size_t bytes);
   /// Takes out those partly in [address, address + bytes).
   [[nodiscard]] list take(const void* address, std::size_t bytes) noexcept;
@@ -82,7 +84,7 @@ class refused_unmaps {
 
   mutable std::mutex mutex_;
   list entries_;
-  std::shared_ptr<link> link_;
+  std::shared_ptr<link> link_;  // while others try
   std::atomic<std::size_t> count_{0};
 };
 

@@ -123,7 +123,7 @@ physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
     throw std::invalid_argument{"the import of an empty handle: pass one that was received"};
   require_open_descriptor(handle.get(), "the import of a chunk");
   require_bytes_behind(handle);
-  // ROCm takes the calling thread's device.
+  // ROCm gives an imported chunk the calling thread's device.
   const scoped_device scope{device};
   int descriptor = handle.get();
   void* const argument = form == import_form::value

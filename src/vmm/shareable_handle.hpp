@@ -8,9 +8,10 @@
 
 namespace hipvmm::detail {
 
+/// The argument of hipMemImportFromShareableHandle, by release: the descriptor or a pointer to it.
 enum class import_form { value, pointer };
 
-/// A runtime that takes a pointer crashes on `value`.
+/// As import_chunk(). A runtime that takes a pointer crashes on `value`.
 [[nodiscard]] physical_chunk import_chunk_as(import_form form, const shareable_handle& handle,
                                              device_ref device);
 

@@ -101,7 +101,7 @@ device_blocks& device_blocks::shared() {
 std::shared_ptr<resource_object> device_blocks::pool_of(device_ref device) {
   process_.require_own();
   require_device(device);
-  const detail::callbacks_wait until_unlocked;
+  const detail::callbacks_wait until_unlocked;  // callbacks may ask for the pool too
   const std::lock_guard lock{pools_mutex_};
   std::shared_ptr<resource_object>& entry = pools_[device.ordinal()];
   if (entry != nullptr) return entry;
@@ -120,7 +120,7 @@ void device_blocks::release_pools() noexcept {
   // Threads that a child of fork() lacks may hold the lock.
   if (process_.is_of_parent()) return;
   detail::report_exceptions([&] {
-    decltype(pools_) ended;
+    decltype(pools_) ended;  // ends after the unlock; blocks keep their pools
     const std::lock_guard lock{pools_mutex_};
     ended.swap(pools_);
   });

@@ -82,7 +82,7 @@ hipvmm_status hipvmm_budget_set_limit(hipvmm_budget budget, size_t bytes) {
 
 hipvmm_status hipvmm_budget_make_room(hipvmm_budget budget, size_t bytes, int* has_room) {
   return with_budget(__func__, budget, [&](memory_budget& of) {
-    int& result = out(has_room, "has_room");
+    int& result = out(has_room, "has_room");  // throws before others release memory
     result = of.make_room(bytes) ? 1 : 0;
   });
 }

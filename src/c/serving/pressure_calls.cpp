@@ -87,7 +87,7 @@ hipvmm_status hipvmm_pressure_wait(hipvmm_pressure pressure, unsigned millisecon
     int& result = out(came, "came");
     hipvmm_pressure_note none{};
     none.struct_size = sizeof none;
-    copy_struct(note, none, "note");
+    copy_struct(note, none, "note");  // throws before a note is taken
     const auto next = object->owned.wait(std::chrono::milliseconds{milliseconds});
     result = next ? 1 : 0;
     if (next) copy_struct(note, note_of(*next), "note");

@@ -27,8 +27,8 @@ struct python {
   int (*is_valid)(void*, const char*);
   void* (*get_pointer)(void*, const char*);
   std::uint64_t begun = 0;
-  std::atomic<std::uint64_t> interpreter{0};
-  std::atomic<int> entering{0};  // threads that wait for the GIL
+  std::atomic<std::uint64_t> interpreter{0};  // 0: none
+  std::atomic<int> entering{0};               // threads that wait for the GIL
 } current;
 
 constexpr const char* capsule_name = "dltensor";
@@ -73,7 +73,7 @@ void hipvmm_python_delete_tensor(void* tensor) {
   }
   const int state = current.ensure();
   --current.entering;
-  current.dec_ref(owner.object);
+  current.dec_ref(owner.object);  // `tensor` is part of it, and ends here
   current.release(state);
 }
 

@@ -82,7 +82,7 @@ hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena) {
 
 hipvmm_status hipvmm_slot_arena_acquire(hipvmm_slot_arena arena, void* stream, size_t* slot) {
   return with_arena_in(__func__, arena, stream, [&](slot_arena& of, stream_ref in) {
-    std::size_t& result = out(slot, "slot");
+    std::size_t& result = out(slot, "slot");  // throws before a slot is taken
     result = of.acquire(in);
   });
 }

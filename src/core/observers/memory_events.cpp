@@ -158,6 +158,7 @@ thread_record* vacant_record() noexcept {
   return nullptr;
 }
 
+/// Returns nullptr while the thread ends, or without memory for a record.
 [[gnu::noinline]] thread_record* make_own_record(event_thread& own) noexcept {
   if (own.ends) return nullptr;
   thread_record* mine = vacant_record();

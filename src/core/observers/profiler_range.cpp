@@ -32,6 +32,7 @@ range_calls find_range_calls() noexcept {
   const char* const asked = environment("HIPVMM_RANGES");
   if (asked == nullptr || std::string_view{asked} != "1") return {};
   for (const range_library& each : range_libraries) {
+    // The library stays for the life of the process.
     void* const library = ::dlopen(each.soname, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) continue;
     range_calls found;

@@ -39,7 +39,7 @@ order_check_pause::~order_check_pause() {
 
 void note_allocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept {
   if (!is_order_checked()) return;
-  // Refused for a destroyed stream.
+  // The checker refuses a destroyed stream.
   if (hipvmm_host_note_allocate(pointer, bytes, stream) != 0) note_allocation(pointer, bytes);
 }
 

@@ -8,6 +8,7 @@ struct ihipStream_t;
 // Reports to the host provider's order checker (HIPVMM_HOST_CHECK=1), if it is on. None throws.
 namespace hipvmm::detail {
 
+/// Constant in a process.
 [[nodiscard]] bool is_order_checked() noexcept;
 
 /// While one lives, notes of the calling thread are not judged, and its work is not remembered.
@@ -18,8 +19,9 @@ class order_check_pause {
   order_check_pause& operator=(order_check_pause&&) = delete;
 };
 
-/// A resource allocates or frees part of its memory for work of `stream` after this point. Pre of
-/// note_deallocation: exactly these bytes were noted as allocated.
+/// A resource allocates or frees part of its memory for work of `stream` after this point. Default
+/// streams are those of the current device. Pre of note_deallocation: exactly these bytes were
+/// noted as allocated.
 void note_allocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
 void note_deallocation(void* pointer, std::size_t bytes, ihipStream_t* stream) noexcept;
 /// The same without a stream: the resource orders all work on the bytes itself.

@@ -141,6 +141,7 @@ budget_file::budget_file(budgets_folder folder, std::string name, owned_descript
     : folder_{std::move(folder)}, name_{std::move(name)}, file_{std::move(file)} {}
 
 budget_file::~budget_file() {
+  // A new file has been locked since it was made, so no other process takes part.
   if (is_new_) report_exceptions([this] { remove(); });
   unlock();
   if (shared_ != nullptr) ::munmap(static_cast<void*>(shared_), sizeof(budget_layout));

@@ -28,7 +28,7 @@ class budget_file {
   /// Opens and locks the file, for which it waits some seconds at most. Without a file, makes one
   /// with `limit`, or returns null if that is zero. The destructor removes a new file unless
   /// unlock() came before. Throws: ipc_error `refused` unless file and folder are for this user
-  /// alone, and of this version and these namespaces; `timeout`; `system`.
+  /// alone, and of this version, PID namespace and time namespace; `timeout`; `system`.
   [[nodiscard]] static std::unique_ptr<budget_file> open(const budget_key& key,
                                                          std::uint64_t limit);
   /// The same for an existing file in the folder, without the lock; null if there is none.
@@ -46,6 +46,7 @@ class budget_file {
  private:
   budget_file(budgets_folder folder, std::string name, owned_descriptor file);
   void map();
+  /// Returns false if another file has the name, or the folder has gone.
   [[nodiscard]] bool link();
 
   budgets_folder folder_;

@@ -186,6 +186,7 @@ std::string budget_member::why_split() const {
 bool budget_member::make_room(std::size_t bytes) noexcept {
   const clock::time_point end = deadline_in(options_.patience);
   if (process_.is_of_parent() || options_.patience <= 0ms) return false;
+  // So that no process releases memory in place of dead ones.
   if (table_.left() < bytes) table_.reap();
   if (table_.most_left() < bytes) return false;
   {
@@ -214,6 +215,7 @@ bool budget_member::make_room(std::size_t bytes) noexcept {
   if (!has_room && table_.reap()) has_room = table_.left() >= bytes;
   const std::lock_guard lock{mutex_};
   waiting_for_ -= bytes;
+  // The deadline stays, because other threads may wait on.
   table_.set_waiting(waiting_for_, waits_until_);
   if (--waiters_ == 0) no_waiter_.notify_all();
   return has_room;

@@ -53,7 +53,9 @@ class budget_member final : public chunk_limit {
                 std::unique_ptr<budget_file> file);
 
   void serve(const std::stop_token& stop) noexcept;
+  /// Frees the records of dead processes, once in death_interval. Returns whether there were some.
   bool look_for_dead(clock::time_point& next) noexcept;
+  /// Waits for its turn, releases memory and answers. Returns the newest request that it saw.
   std::uint32_t attend(const std::stop_token& stop) noexcept;
   /// Returns false if another request came during the wait for retired memory.
   [[nodiscard]] bool release_for(std::uint32_t number, const std::stop_token& stop) noexcept;
@@ -68,9 +70,9 @@ class budget_member final : public chunk_limit {
 
   std::mutex mutex_;
   std::condition_variable no_waiter_;
-  std::size_t waiters_ = 0;
-  std::uint64_t waiting_for_ = 0;
-  clock::time_point waits_until_;
+  std::size_t waiters_ = 0;        // threads in make_room()
+  std::uint64_t waiting_for_ = 0;  // the sum of their needs
+  clock::time_point waits_until_;  // their latest deadline so far
   bool has_ended_ = false;
   background_thread thread_{[this](const std::stop_token& stop) { serve(stop); }};
 };

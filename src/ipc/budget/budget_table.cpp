@@ -13,6 +13,7 @@
 namespace hipvmm::detail {
 namespace {
 
+/// Saturates, because the table may have any contents.
 std::uint64_t add(std::uint64_t a, std::uint64_t b) noexcept {
   const std::uint64_t sum = a + b;
   return sum < a ? std::numeric_limits<std::uint64_t>::max() : sum;
@@ -38,6 +39,7 @@ std::uint64_t waiting_of(const budget_record& record) noexcept {
              : 0;
 }
 
+/// Numbers of requests wrap around.
 bool has_answered(const budget_record& record, std::uint32_t number) noexcept {
   return static_cast<std::int32_t>(record.answered - number) >= 0;
 }
@@ -57,6 +59,7 @@ bool budget_table::join(process_identity self, int priority, const char* program
 }
 
 bool budget_table::take_record() noexcept {
+  // The former record may be another process's by now.
   own_ = max_budget_processes;
   for (int tries = 0; tries < 2; ++tries) {
     for (std::size_t at = 0; at < max_budget_processes; ++at) {
@@ -78,6 +81,7 @@ bool budget_table::take_record() noexcept {
         record.program[i].store(ends ? '\0' : program_[i], std::memory_order_relaxed);
       }
       process_identity cleared = self_ | joining;
+      // Fails if another process has freed the record.
       if (!record.owner.compare_exchange_strong(cleared, self_)) continue;
       own_ = at;
       return true;
@@ -188,6 +192,7 @@ void budget_table::set_waiting(std::uint64_t bytes,
     step("wait");
     own->waiting_for = bytes;
   }
+  // Other processes may now have the bytes that were reserved for this one.
   if (bytes == 0) change_and_wake(shared_.header.changes);
 }
 
@@ -222,6 +227,7 @@ trim_request budget_table::duty(std::uint32_t number) noexcept {
     const bool is_before = its_priority != priority_ ? its_priority < priority_
                            : its != held             ? its > held
                                                      : at < own_;
+    // A waiting process asks, and is not asked before others.
     if (is_before && its != 0 && waiting_of(record) == 0 && !has_answered(record, number))
       result.is_turn = false;
   }
@@ -269,8 +275,9 @@ bool budget_table::reap() noexcept {
   return found;
 }
 
-// One reading can count memory twice that moves between processes: two equal readings in a row
-// count as one moment. If records change all the time, the last reading counts.
+// One reading can count memory twice that moves between processes, or give a record's next owner
+// the bytes of the last one: two equal readings in a row count as one moment. If records change all
+// the time, the last reading counts.
 budget_table::all_held budget_table::held_at_once() const noexcept {
   constexpr int most_readings = 64;
   const auto read = [this] {

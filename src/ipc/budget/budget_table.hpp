@@ -26,7 +26,7 @@ inline constexpr std::size_t budget_page_bytes = 4096;
 struct budget_record {
   /// Zero: the record is free. Highest bit: it was taken, and the rest is still the last owner's.
   std::atomic<process_identity> owner;
-  std::atomic<std::uint64_t> held;
+  std::atomic<std::uint64_t> held;            ///< bytes
   std::atomic<std::uint64_t> claimed;         ///< bytes that it tries to add to `held`
   std::atomic<std::uint64_t> waiting_for;     ///< bytes for which it asks others to trim
   std::atomic<std::uint64_t> waits_until_ms;  ///< by the steady clock; after it, waits for nothing
@@ -42,11 +42,11 @@ struct budget_header {
   std::uint64_t pid_namespace;   ///< in which process IDs mean something
   std::uint64_t time_namespace;  ///< in which starts and deadlines do
   std::array<unsigned char, 16> device;
-  std::array<char, max_budget_name> name;
-  std::atomic<std::uint64_t> limit;
-  std::atomic<std::uint32_t> is_fixed;  ///< not zero: set by set_limit(), for good
-  std::atomic<std::uint32_t> requests;  ///< changes if holders must check for waiting requests
-  std::atomic<std::uint32_t> changes;   ///< changes if a request may fit that did not before
+  std::array<char, max_budget_name> name;  ///< padded with zeros
+  std::atomic<std::uint64_t> limit;        ///< in bytes
+  std::atomic<std::uint32_t> is_fixed;     ///< not zero: set by set_limit(), for good
+  std::atomic<std::uint32_t> requests;     ///< changes if holders must check for waiting requests
+  std::atomic<std::uint32_t> changes;      ///< changes if a request may fit that did not before
 };
 
 struct budget_layout {
@@ -57,8 +57,8 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(budget_record) == 80 && sizeof(budget_layout) == 4 * budget_page_bytes);
 
 struct trim_request {
-  std::uint64_t to_release = 0;
-  bool is_turn = true;
+  std::uint64_t to_release = 0;  ///< bytes
+  bool is_turn = true;           ///< all processes asked before it have answered
 };
 
 /// Accepts any contents. If another process has freed this one's record, no function writes to it:
@@ -76,8 +76,10 @@ class budget_table {
   /// Sets the bytes of this process, even beyond the limit. Not concurrently with claim().
   void set_held(std::uint64_t bytes) noexcept;
   [[nodiscard]] std::uint64_t own_held() const noexcept { return own_held_; }
-  /// Adds `bytes` if they fit. One call at a time; yields to claims of other processes.
+  /// Adds `bytes` if they fit. One call at a time; yields for a short time to claims of other
+  /// processes.
   [[nodiscard]] bool claim(std::uint64_t bytes) noexcept;
+  /// This process waits for `bytes` bytes; zero ends that.
   void set_waiting(std::uint64_t bytes, std::chrono::steady_clock::time_point until) noexcept;
   /// Has all holders check for waiting requests. Returns the number of the request.
   std::uint32_t request() noexcept;
@@ -87,13 +89,14 @@ class budget_table {
   [[nodiscard]] trim_request duty(std::uint32_t number) noexcept;
   void answer(std::uint32_t number) noexcept;
 
-  /// The rest beside all holders, claims of others, and waiting requests of a higher priority.
+  /// The bytes that fit beside all holders, claims of others, and waiting requests of a higher
+  /// priority.
   [[nodiscard]] std::uint64_t left() const noexcept;
   /// left() if all processes that this one may ask released all.
   [[nodiscard]] std::uint64_t most_left() const noexcept;
   [[nodiscard]] std::uint64_t held() const noexcept;
   [[nodiscard]] bool is_waiting() const noexcept;
-  bool reap() noexcept;  ///< frees the records of dead processes
+  bool reap() noexcept;  ///< frees the records of dead processes; returns whether there were some
   [[nodiscard]] std::vector<budget_holder> holders() const;
 
   [[nodiscard]] budget_header& header() noexcept { return shared_.header; }
@@ -103,8 +106,8 @@ class budget_table {
   using all_held = std::array<std::pair<process_identity, std::uint64_t>, max_budget_processes>;
   [[nodiscard]] all_held held_at_once() const noexcept;
   struct sums {
-    std::uint64_t held = 0;
-    std::uint64_t firm = 0;
+    std::uint64_t held = 0;            // by all
+    std::uint64_t firm = 0;            // by this process and those of a higher priority
     std::uint64_t reserved = 0;        // waiting requests of other processes of a higher priority
     std::uint64_t claimed_before = 0;  // by others with a record before this one's
     std::uint64_t claimed_behind = 0;
@@ -112,10 +115,11 @@ class budget_table {
   [[nodiscard]] sums add_up() const noexcept;
   // Both with own_mutex_ locked.
   [[nodiscard]] bool take_record() noexcept;
+  /// Takes another record if this process has lost its own; null if none is free.
   [[nodiscard]] budget_record* own_record() noexcept;
 
   budget_layout& shared_;
-  process_identity self_ = 0;
+  process_identity self_ = 0;  // zero: does not take part
   int priority_ = 0;
   const char* program_ = "";
   std::mutex own_mutex_;  // one thread writes to the record, or takes another

@@ -24,6 +24,7 @@ constexpr const char* parent = "/dev/shm";
 
 std::string own_name() { return "hipvmm-budgets-" + std::to_string(::geteuid()); }
 
+/// Other users may have folders of such names.
 std::vector<std::string> own_folders(const owned_descriptor& shared) {
   const std::string name = own_name();
   std::vector<std::string> result;
@@ -38,6 +39,7 @@ std::vector<std::string> own_folders(const owned_descriptor& shared) {
   return result;
 }
 
+/// A name that no process can take ahead.
 std::string random_name() {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)

@@ -20,6 +20,7 @@ struct budgets_folder {
 /// Throws: ipc_error `refused` for a folder that other users may use; `system`.
 [[nodiscard]] budgets_folder open_budgets_folder(bool makes);
 
+/// Throws: ipc_error `system`.
 [[nodiscard]] std::vector<std::string> entries_of(const owned_descriptor& folder,
                                                   const std::string& path);
 

@@ -42,7 +42,7 @@ memory_budget::memory_budget(memory_budget&&) noexcept = default;
 
 memory_budget& memory_budget::operator=(memory_budget&& other) noexcept {
   memory_budget taken{std::move(other)};
-  std::swap(share_, taken.share_);
+  std::swap(share_, taken.share_);  // the former share ends with `taken`
   return *this;
 }
 

@@ -29,7 +29,7 @@ constexpr std::uint64_t start_mask = (std::uint64_t{1} << id_shift) - 1;
 struct process_facts {
   char state;
   std::uint64_t threads;
-  std::uint64_t start;
+  std::uint64_t start;  // in clock ticks after boot
 };
 
 /// Allocates nothing. Returns false if /proc/ID/stat cannot be read.
@@ -42,6 +42,7 @@ bool read_facts(::pid_t process, process_facts& into) noexcept {
   const ::ssize_t length = ::read(file.get(), text.data(), text.size());
   if (length < 0) return false;
   std::string_view rest{text.data(), static_cast<std::size_t>(length)};
+  // The program's name, in parentheses, may have any characters.
   const std::size_t name_end = rest.rfind(')');
   if (name_end == std::string_view::npos || rest.size() < name_end + 3) return false;
   rest.remove_prefix(name_end + 2);

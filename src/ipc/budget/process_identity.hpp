@@ -22,7 +22,7 @@ using process_identity = std::uint64_t;
 /// Process IDs are valid in `pid`, start times and deadlines in `time`.
 struct process_namespaces {
   std::uint64_t pid;
-  std::uint64_t time;
+  std::uint64_t time;  ///< zero if the system has none
 };
 /// Throws: ipc_error `system` if /proc cannot be read.
 [[nodiscard]] process_namespaces own_namespaces();

@@ -24,6 +24,7 @@ std::string at(const char* direction, int rank) {
   return std::string{"transfer: the piece "} + direction + " rank " + std::to_string(rank);
 }
 
+/// Returns the bytes of the rank's piece for itself, or 0.
 template <typename Piece>
 std::size_t check(const std::vector<Piece>& pieces, const char* direction, int own, int size) {
   std::set<int> seen;

@@ -47,6 +47,7 @@ class exchange_call {
                    request.function == exchange_function::gather ? request.root : 0} {}
 
   exchange_result run() {
+    // A default stream is that of the rank's device.
     std::optional<scoped_device> scope;
     agreement_.attempt([&] {
       scope.emplace(ranks_.device());
@@ -173,11 +174,11 @@ class exchange_call {
     return {nullptr, 0, capacity};
   }
 
-  /// In elements, without a call that may fail.
+  /// Elements that this rank can receive without a call that may fail.
   [[nodiscard]] std::size_t room() const noexcept {
     constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
     if (request_.function == exchange_function::gather && request_.root != ranks_.rank())
-      return unlimited;
+      return unlimited;  // nothing comes
     std::size_t least = unlimited;
     for (const exchange_array& each : request_.arrays) {
       const growable_storage& storage = each.storage();
@@ -193,6 +194,7 @@ class exchange_call {
     try {
       agreement_.agree();
     } catch (...) {
+      // No transfer has begun.
       for (std::size_t i = 0; i < origins_.size(); ++i)
         report_exceptions(
             [&] { request_.arrays.begin()[i].storage().undo_growth(origins_[i].capacity); });
@@ -217,6 +219,7 @@ class exchange_call {
     const std::size_t element_bytes = array.element_bytes();
     auto* const data = static_cast<std::byte*>(array.storage().data());
     const origin& its = origins_[static_cast<std::size_t>(&array - request_.arrays.begin())];
+    // Growth may have moved the source.
     const auto* from = static_cast<const std::byte*>(array.source());
     if (its.inside != nullptr) from = static_cast<std::byte*>(its.inside->data()) + its.offset;
     outgoing_.clear();
@@ -251,6 +254,7 @@ exchange_result exchange_elements(const exchange_request& request, communicator&
   try {
     return exchange_call{request, ranks, stream}.run();
   } catch (...) {
+    // Cannot fail, because the size does not grow.
     for (const exchange_array& each : request.arrays) each.resize(each.size());
     throw;
   }

@@ -135,6 +135,7 @@ void rank_agreement::rethrow_own() const {
   if (caught_) std::rethrow_exception(caught_);
 }
 
+/// A rank's own error says more than its consequences.
 template <typename Call>
 void rank_agreement::call_ranks(Call call) const {
   try {

@@ -26,6 +26,7 @@ class rank_agreement {
   /// A bit of `element_bytes`: the rest is no size, but stands for the sizes of several arrays.
   static constexpr std::uint64_t several_arrays = std::uint64_t{1} << 63;
 
+  /// Runs `action` unless an earlier one has failed, and keeps its exception.
   template <typename Action>
   void attempt(Action&& action) noexcept {
     if (caught_) return;
@@ -43,7 +44,9 @@ class rank_agreement {
   /// rank kept one, of refused if ranks call different functions; as communicator.
   void share_count(std::size_t count);
   void share_counts(std::size_t room);
+  /// Call before share_counts(), which sends the counts. Pre: 0 <= rank < communicator::size().
   void set_count(std::size_t rank, std::size_t count) noexcept;
+  /// Pre: the first message has been exchanged.
   [[nodiscard]] std::size_t count_of(std::size_t rank) const noexcept;
   /// Returns, the same on all ranks, whether each has room for the sum of all ranks' largest
   /// counts, so that none can fail to receive. Pre: share_counts() has returned.
@@ -57,11 +60,11 @@ class rank_agreement {
     std::uint64_t count;
     std::uint64_t most;  // the largest count that its sender has for a rank
     std::uint64_t room;
-    std::array<char, 24> function;
+    std::array<char, 24> function;  // ends with a zero
     std::int32_t root;
     std::int32_t has_failed;
   };
-  using text = std::array<char, 512>;
+  using text = std::array<char, 512>;  // ends with a zero
   static_assert(2 * sizeof(header) + sizeof(text) == communicator::agreement_bytes);
 
   // The communicator's memory: received first messages, sent ones, later messages.

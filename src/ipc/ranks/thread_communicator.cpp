@@ -51,6 +51,7 @@ class thread_group {
     int rank;
     std::string text;
   };
+  /// The state of a rank that the others read between meetings.
   struct rank_state {
     device_ref device{0};
     const std::vector<outgoing>* sent = nullptr;
@@ -92,7 +93,8 @@ class thread_group {
       if (!state(rank).is_taken) break_group(rank_failure::lost, rank);
   }
 
-  /// The result is null without an obstacle, and valid until the next meeting. Throws: rank_error.
+  /// Waits for the other ranks up to the limit. The result is null without an obstacle, and valid
+  /// until the next meeting. Throws: rank_error if not all have come.
   [[nodiscard]] const verdict* meet(int rank, const part& brought) {
     std::unique_lock lock{mutex_};
     if (broken_) throw_broken(brought.call);
@@ -104,6 +106,7 @@ class thread_group {
     return verdict_ ? &*verdict_ : nullptr;
   }
 
+  /// Throws: rank_error, also for an obstacle.
   void meet_for_host_bytes(int rank, const part& brought) {
     if (const verdict* const failure = meet(rank, brought))
       throw rank_error{failure->reason, failure->rank, failure->text};
@@ -118,6 +121,7 @@ class thread_group {
   }
 
  private:
+  /// Returns whether this rank was the last to come.
   bool come(int rank, const part& brought) {
     const auto index = static_cast<std::size_t>(rank);
     parts_[index] = brought;
@@ -283,6 +287,7 @@ class thread_transfer {
     return {.out = &out_, .in = &in_, .failure = caught_ ? &text_ : nullptr};
   }
 
+  /// Keeps an exception: if a rank left now, the others would wait for it.
   template <typename Action>
   void attempt(Action action) noexcept {
     try {
@@ -344,6 +349,7 @@ class thread_transfer {
         {{own().device, capability_of(own().device)}, {sender, capability_of(sender)}}};
     if (both.peer_copies) return;
     unsigned long long flags = 0;
+    // Memory of hipMalloc has no mapping.
     if (query_access(target, sender, flags) != hipSuccess) return clear_last_error();
     if (flags == hipMemAccessFlagsProtReadWrite) return;
     const std::string from = "device " + std::to_string(sender.ordinal());
@@ -364,6 +370,7 @@ class thread_transfer {
     }
   }
 
+  /// Waits until this rank and the others use no memory of each other.
   void finish() {
     for (const outgoing& each : out_) {
       const thread_group::rank_state& receiver = group_.state(each.rank);

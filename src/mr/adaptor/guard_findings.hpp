@@ -64,6 +64,7 @@ class guard_findings {
   void compare_canaries(freed_block& one, const unsigned char* copies, std::size_t count) noexcept {
     constexpr unsigned char canary = guard_patterns::canary;
     const unsigned char* const middle = copies + count;
+    // An underflow begins at the byte next to the block.
     const auto last = std::make_reverse_iterator(copies);
     const auto before =
         std::find_if(std::make_reverse_iterator(middle), last, is_other_than(canary));

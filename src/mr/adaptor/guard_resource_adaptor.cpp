@@ -66,6 +66,7 @@ class pinned_slots {
   static constexpr std::size_t slots_in_slab = 64;
 
   void add_slab() {
+    // put() must not fail.
     free_.reserve((slabs_.size() + 1) * slots_in_slab);
     slabs_.reserve(slabs_.size() + 1);
     slabs_.push_back(memory_.allocate_sync(slots_in_slab * slot_bytes_));
@@ -92,7 +93,7 @@ class guard_resource_adaptor::state {
     std::optional<detail::relaxed_captures> relaxed;
     detail::report_exceptions([&] { relaxed.emplace(); });
     release_kept(0);
-    release_kept(0);
+    release_kept(0);  // once more the blocks that HIP refused to wait for
     wait_and_compare();
     report_allocated();
     found_.deliver(guard_damage::reports);
@@ -197,6 +198,7 @@ class guard_resource_adaptor::state {
     };
     freed_list made;
     detail::report_exceptions([&] { made.push_back({pointer, std::move(block), stack()}); });
+    // Without memory for it, or a copy, the upstream gets the block as it is.
     if (made.empty()) return free_it();
     freed_block& one = made.front();
     if (right.bytes != returned.bytes)
@@ -206,6 +208,7 @@ class guard_resource_adaptor::state {
       });
     if (!one.block.is_guarded || !guard(one, returned.stream)) return free_it();
     if (!one.is_kept) free_it();
+    // If the wait fails, the canaries are compared with those of other blocks.
     if (options_.check == guard_check::at_once && has_copied(one)) compare_canaries(one);
     {
       const std::lock_guard lock{mutex_};
@@ -261,6 +264,7 @@ class guard_resource_adaptor::state {
     }
   }
 
+  /// Returns false, after a report, if HIP refuses: the copies must not be compared then.
   static bool has_copied(const freed_block& one) noexcept {
     return detail::report_exceptions([&] {
       if (one.copied) one.copied->synchronize();
@@ -325,6 +329,7 @@ class guard_resource_adaptor::state {
     freed_.splice(freed_.begin(), waited);
   }
 
+  /// The oldest first, until at most `bytes` are kept.
   void release_kept(std::size_t bytes) noexcept {
     for (;;) {
       freed_list oldest;
@@ -415,8 +420,8 @@ class guard_resource_adaptor::state {
 
   mutable std::mutex mutex_;  // for the members up to `freed_so_far_`
   pinned_slots slots_;
-  freed_list freed_;
-  freed_list kept_;  // compared, in quarantine; oldest first
+  freed_list freed_;  // with canaries to compare
+  freed_list kept_;   // compared, in quarantine; oldest first
   std::size_t kept_bytes_ = 0;
   std::uint64_t freed_so_far_ = 0;
 

@@ -146,7 +146,7 @@ class file_sink final : public log_sink {
   }
 
   void drop_part_of_row(std::string_view written) const noexcept {
-    const std::size_t whole = written.rfind('\n') + 1;
+    const std::size_t whole = written.rfind('\n') + 1;  // of npos: 0
     const off_t end = ::lseek(file_.get(), 0, SEEK_CUR);
     if (!is_regular_ || end < 0) return;
     const off_t whole_rows = end - static_cast<off_t>(written.size() - whole);
@@ -155,7 +155,7 @@ class file_sink final : public log_sink {
   }
 
   std::string name_;
-  std::filesystem::path path_;
+  std::filesystem::path path_;  // without symbolic links
   detail::file_descriptor file_;
   bool is_regular_ = false;
   bool replaces_ = false;  // the first rows replace an earlier log
@@ -231,6 +231,7 @@ class csv_log {
   }
   csv_log& operator=(csv_log&&) = delete;
 
+  /// The error handler gets a failure that ends the log, after the lock is released.
   void add(std::string_view action, const void* pointer, std::size_t bytes,
            stream_ref stream) noexcept {
     detail::report_exceptions([&] {
@@ -309,7 +310,7 @@ logging_resource_adaptor::logging_resource_adaptor(memory_resource* upstream, st
       log_{std::make_unique<csv_log>(stream, auto_flush)} {}
 
 logging_resource_adaptor::~logging_resource_adaptor() {
-  if (is_of_parent()) static_cast<void>(log_.release());
+  if (is_of_parent()) static_cast<void>(log_.release());  // the parent writes its rows
 }
 
 void logging_resource_adaptor::flush() {

@@ -27,6 +27,7 @@ void take_over(level_counter& outer, const level_counter& inner) noexcept {
   outer.total += inner.total;
 }
 
+// Levels begin at zero, so their values add up to the present sum.
 std::int64_t sum_of(const std::vector<level_counters>& levels,
                     level_counter level_counters::*which) noexcept {
   std::int64_t sum = 0;
@@ -113,7 +114,7 @@ void statistics_resource_adaptor::goes(std::size_t bytes) noexcept {
     levels_.back().first.value -= fits ? static_cast<std::int64_t>(bytes) : bytes_out;
     levels_.back().second.value -= std::min<std::int64_t>(1, allocations_out);
     size_class& of = sizes_[power_of(bytes)];
-    of.bytes -= std::min<std::uint64_t>(of.bytes, bytes);
+    of.bytes -= std::min<std::uint64_t>(of.bytes, bytes);  // less after a wrong size
     if (fits && allocations_out > 0) return;
   }
   detail::report_exceptions([&] {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* adaptor_name = "tracking_resource_adaptor";
 
+/// Pre: no lock is held.
 template <typename Sentence>
 void warn_of(Sentence sentence) noexcept {
   detail::report_exceptions([&] { detail::warn(adaptor_name, sentence()); });

@@ -75,7 +75,7 @@ void arena_resource::do_deallocate_any(void* pointer, const request& freed) noex
   detail::report_exceptions([&] { state_->deallocate(freed.stream, pointer, freed.bytes); });
 }
 
-// Even if the upstream has none, because the pool's default streams belong to a device.
+// The device, even if the upstream has none, because the pool's default streams belong to a device.
 std::optional<device_ref> arena_resource::do_device() const noexcept { return state_->device; }
 
 std::size_t arena_resource::trim_to(std::size_t bytes_to_keep,

@@ -59,7 +59,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
                                 std::to_string(allocation_size) +
                                 " bytes; it must be some, and at most 1 TiB"};
   const std::size_t bytes = align_up(allocation_size, default_alignment);
-  // Without the lock, because the bin may be an adaptor of this resource.
+  // Without the lock, because the bin may be an adaptor of this resource, which takes it again.
   std::optional<device_ref> theirs;
   if (bin_resource != nullptr) theirs = bin_resource->device();
   {
@@ -86,7 +86,7 @@ void binning_resource::add_bin(std::size_t allocation_size, memory_resource* bin
 }
 
 void binning_resource::forget_stream(stream_ref stream) {
-  std::vector<fixed_size_resource*> own;
+  std::vector<fixed_size_resource*> own;  // bins stay
   {
     const std::shared_lock lock{mutex_};
     for (const auto& each : owned_) own.push_back(each.get());

@@ -15,7 +15,8 @@
 namespace hipvmm::mr::pool {
 
 /// Memory of graphs that are captured one after another. Memory freed in a capture serves it again,
-/// in the same stream or in one ordered after that. Not thread-safe.
+/// in the same stream or in one ordered after that. No pool may have it before the graph has ended.
+/// Not thread-safe.
 class graph_blocks {
  public:
   /// As in PyTorch's allocator, so that a graph needs no more memory than there.
@@ -31,8 +32,8 @@ class graph_blocks {
   /// of `stream` in its capture, also memory that other streams freed before that.
   void* try_allocate(std::size_t bytes, std::size_t alignment, stream_ref stream,
                      const detail::capture_place* place);
-  /// Adds memory of the upstream, free for `stream` or for all. Throws: std::bad_alloc, after it
-  /// has returned the memory.
+  /// Adds segment_bytes() of the upstream, free for `stream` or for all. Throws: std::bad_alloc,
+  /// after it has returned the memory.
   void add_segment(void* memory, std::size_t bytes, std::size_t alignment,
                    std::optional<stream_ref> stream);
   [[nodiscard]] static std::size_t segment_bytes(std::size_t bytes) noexcept;
@@ -49,9 +50,10 @@ class graph_blocks {
   void deallocate(void* pointer, stream_ref stream, detail::capture_place place) noexcept;
   /// The block is reused when `passed` is done; without an event, only after release_idle().
   void deallocate_after(void* pointer, std::optional<event> passed) noexcept;
+  /// Frees the blocks of reuse::after_the_capture.
   void end_capture() noexcept;
-  /// Begins another capture. All that is not allocated serves any of its streams, except blocks of
-  /// reuse::after_another, which wait for the next.
+  /// Begins another capture, whose graph never runs beside the others'. All that is not allocated
+  /// serves any of its streams, except blocks of reuse::after_another, which wait for the next.
   void start_over() noexcept;
   /// Returns segments without an allocated block to the upstream, which reuses them after all
   /// present work of the devices. Returns whether none is left. Pre: no capture is under way.
@@ -65,7 +67,7 @@ class graph_blocks {
   enum class use { none, allocated, freed_in_capture, freed_in_any, used_by_others };
   struct block {
     std::size_t bytes;
-    std::optional<stream_ref> stream;
+    std::optional<stream_ref> stream;  // that may use the block
     use now;
     std::size_t segment_alignment;             // of a block that begins a segment; 0 for others
     std::vector<hipGraphNode_t> last_nodes{};  // streams ordered after these may use it too; sorted
@@ -85,6 +87,7 @@ class graph_blocks {
   /// Throws: std::bad_alloc.
   blocks::iterator split_at(std::uintptr_t address);
   [[nodiscard]] blocks::iterator find(const void* pointer) noexcept;
+  /// Returns the block that the freed one is a part of then.
   blocks::iterator set_free(blocks::iterator freed) noexcept;
   [[nodiscard]] bool joins(blocks::iterator left, blocks::iterator right) const noexcept;
 

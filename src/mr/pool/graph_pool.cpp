@@ -18,7 +18,7 @@
 namespace hipvmm::mr {
 
 struct graph_pool::state {
-  static constexpr std::size_t most_recent = 64;
+  static constexpr std::size_t most_recent = 64;  // far more than are under way at once
 
   explicit state(memory_resource& upstream) : blocks{upstream} { recent.reserve(most_recent); }
 

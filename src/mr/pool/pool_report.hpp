@@ -28,6 +28,7 @@ struct pool_bounds {
   std::size_t free;          ///< bytes of the device
 };
 
+/// `refused`: the backend's refusal, or null.
 [[nodiscard]] inline shortage shortage_of(const pool::request& request, const pool_statistics& now,
                                           const pool_bounds& bounds, std::size_t largest_place,
                                           const shortage* refused) {

@@ -38,6 +38,7 @@ class pool_sleep final : detail::sleep_participant {
   }
   /// The same for requests, without is_asleep(): the allocator refuses them then.
   void require_use() const { membership_.require_awake("vmm_pool_resource"); }
+  /// Waits for a suspend() or resume() under way, and leaves the tag.
   void end() noexcept { membership_.end(); }
 
  private:

@@ -161,6 +161,7 @@ pool_statistics pool_state::statistics() {
 
 pool_snapshot pool_state::snapshot() {
   pool_snapshot result{event_id, device.ordinal(), 0, 0, address_bytes, {}};
+  // No slab comes or goes meanwhile.
   allocator.with_backend([&] {
     result.address = allocator.base();
     std::size_t end = 0;
@@ -316,6 +317,7 @@ bool pool_state::deallocate_observed(const std::optional<stream_ref>& stream, vo
                                      std::size_t bytes) {
   const std::int64_t began = detail::event_time();
   const std::optional<std::size_t> offset = is_noted ? offset_of(pointer) : std::nullopt;
+  // If the pool refuses the call below, the checker gets no note of it, or the note is withdrawn.
   const auto known = offset ? allocator.find(*offset) : std::nullopt;
   const std::size_t held = known ? known->bytes : 0;
   if (held != 0)

@@ -77,6 +77,7 @@ struct pool_state {
     return detail::is_captured(stream);
   }
   // By reference, because passing an optional in registers stalls.
+  /// Without a stream, allocates memory that any stream may use at once.
   void* allocate(const std::optional<stream_ref>& stream, std::size_t bytes,
                  std::size_t alignment) {
     // Only memory that nothing uses may go into a graph. The legacy stream is never captured.
@@ -118,7 +119,8 @@ struct pool_state {
     return reinterpret_cast<void*>(on_slabs ? memory->address_of(offset)
                                             : allocator.base() + offset);
   }
-  /// Returns false, after a report, if nothing was deallocated. Does not wait.
+  /// Returns false, after a report, if nothing was deallocated. Does not wait: without a stream the
+  /// memory is reused after all present work.
   bool deallocate(pool::stream_state& user, void* pointer, std::size_t bytes);
   bool deallocate_in(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes);
   bool deallocate(const std::optional<stream_ref>& stream, void* pointer, std::size_t bytes) {
@@ -150,12 +152,14 @@ struct pool_state {
   void release_cached_excess();
   /// The same for old addresses of chunks that have moved.
   void unmap_in_background() noexcept;
+  /// The worker's part of all three, a few chunks at a time.
   void release_some() noexcept;
   /// Makes waits cover all devices, because the upstream's rights are not known.
   void expect_all_devices();
   /// Reports memory that is still allocated; returns false if there is some.
   bool ends_unused() noexcept;
   /// Waits for devices without access whose streams freed memory, or for all if these are unknown.
+  /// The backend releases its memory only after the work of the devices with access.
   void wait_for_devices_without_access() noexcept;
   /// Reports as ends_unused(), and waits for all work that may still use the memory.
   void finish() noexcept;

@@ -53,6 +53,7 @@ std::size_t maximum_from(device_ref device, const pool_options& options) {
                                     : std::min(options.maximum_bytes, detail::most_memory(device));
 }
 
+/// In whole granules. Throws: std::invalid_argument.
 std::size_t maximum_of(const pool_options& options, std::size_t wanted, std::size_t granularity) {
   const std::size_t maximum = align_down(wanted, granularity);
   if (maximum == 0)
@@ -128,6 +129,7 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     std::size_t offset;
     std::size_t bytes;
   };
+  /// Throws: std::invalid_argument, for `function`, unless an allocation begins at `pointer`.
   [[nodiscard]] block_place require_block(const char* function, const void* pointer) {
     const std::optional<std::size_t> offset = offset_of(pointer);
     const auto found = offset ? allocator.find(*offset) : std::nullopt;

@@ -70,6 +70,7 @@ std::size_t bytes_of(hipMemPool_t pool, hipMemPoolAttr which) {
   return value;
 }
 
+// HIP keeps switches as int and bytes as 64 bits.
 template <typename Value>
 hipError_t set_attribute(hipMemPool_t pool, hipMemPoolAttr which, Value value) {
   return hipMemPoolSetAttribute(pool, which, &value);
@@ -81,6 +82,7 @@ hipError_t set_switch(hipMemPool_t pool, reuse_switch which, pool_reuse reuse) {
 
 /// Whether pools of HIP's reuse memory in another order than that of streams, or block the host.
 bool needs_guard(device_ref device) {
+  // CUDA's pools do neither, and are not probed at first use.
   if (detail::rules_of_runtime().pools_reuse_in_order) return false;
   return !detail::memory_strategy{device}.hip_pools_keep_order;
 }

@@ -49,6 +49,7 @@ void* hip_resource::do_allocate_sync(std::size_t bytes, std::size_t alignment) {
   return memory.release();
 }
 
+// hipFree waits for the work of the resource's own device only.
 void hip_resource::do_deallocate_sync(void* pointer, std::size_t bytes, std::size_t) noexcept {
   free_after({pointer, device_, bytes},
              [this] { detail::wait_for_devices(detail::other_users_of(device_)); });

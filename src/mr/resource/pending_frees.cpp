@@ -124,6 +124,7 @@ void* pending_frees::take(stream_ref stream, std::size_t bytes, std::size_t alig
     return fits_well(one.bytes, bytes) && is_aligned(one.pointer, alignment);
   };
   const std::lock_guard lock{mutex_};
+  // Refused blocks are idle, so that any stream may have them.
   if (const auto idle = std::ranges::find_if(refused_, fits); idle != refused_.end()) {
     if (idle->bytes != bytes) larger_[idle->pointer] = idle->bytes;
     void* const pointer = idle->pointer;
@@ -267,6 +268,7 @@ void pending_frees::wait_and_free(Take take) noexcept {
     take(waited_for);
     for (const auto& [stream, of] : waited_for) waited_bytes_ += bytes_of(of);
   }
+  // One wait serves all blocks of the same users, because all came before it.
   const device_list* finished = nullptr;
   const auto wait_for = [&](const block& one) {
     if (one.freed) return wait_until_passed(*one.freed);

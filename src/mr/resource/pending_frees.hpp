@@ -20,7 +20,7 @@ namespace hipvmm::detail {
 
 /// Blocks of a HIP pool that were deallocated and that work may still use. hipFreeAsync frees them
 /// only after that work. Thread-safe; shared by all resources of one pool.
-/// - Blocks deallocated without a stream are not reused until then: no stream is ordered behind it.
+/// - Blocks deallocated without a stream are not reused until then: no stream follows that work.
 /// - Blocks deallocated in a stream are kept because AMD's runtime reuses a block in the stream of
 ///   its allocation without waiting for the stream of its free, and blocks the host in hipFreeAsync
 ///   until the earlier free of a reused block has passed. Meanwhile such a block serves requests of
@@ -78,6 +78,7 @@ class pending_frees {
       return freed ? freed->is_done() : waited_for.expired();
     }
   };
+  /// In the order in which they were deallocated, as they are waited for.
   using blocks = std::list<block>;
   /// The handle of a stream; nothing for blocks that were deallocated without one. For a new stream
   /// with a reused handle, the wait for the event provides the order.
@@ -99,15 +100,15 @@ class pending_frees {
   /// Frees idle blocks, which waited_bytes_ counts; keeps those that HIP refuses.
   void free(blocks& passed) noexcept;
 
-  const stream frees_;
+  const stream frees_;  // used for hipFreeAsync only
   // Locked in this order. A call that finds no memory waits for the calls that release some.
   std::mutex waiting_;  // held from a wait for kept blocks to the end of their frees
   std::mutex freeing_;  // held by free_passed() and wait_for_frees()
   mutable std::mutex mutex_;
   streams kept_;
-  blocks refused_;
+  blocks refused_;                // idle
   std::size_t waited_bytes_ = 0;  // of blocks in no list: a call waits for them, or frees them
-  stream_key next_;
+  stream_key next_;               // the stream to check next
   std::vector<event> spare_;
   // Blocks in use that are larger than requested.
   std::unordered_map<void*, std::size_t> larger_;

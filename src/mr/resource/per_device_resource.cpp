@@ -29,7 +29,7 @@ struct device_default {
   hip_resource initial;
   std::atomic<memory_resource*> current{&initial};  // read without the lock
   std::mutex lock;
-  void* adapted = nullptr;
+  void* adapted = nullptr;  // belongs to `current`
 };
 
 std::deque<device_default>& all_defaults() {
@@ -57,6 +57,7 @@ void replace(const memory_resource& ended) noexcept {
   }
 }
 
+/// In a child of fork() a deallocation does nothing, and HIP is not called.
 std::optional<device_ref> device_for(const memory_resource& used, device_ref device) {
   return used.is_of_parent() ? std::nullopt : std::optional{device};
 }

@@ -27,6 +27,7 @@ struct whole_pages {
 };
 
 void release(void* pointer, const whole_pages& given) noexcept {
+  // The pages may serve others in this process.
   detail::report_exceptions(
       [&] { advise(pointer, given.bytes, range_advice::unset_preferred_location); });
   detail::delete_aligned(pointer, given.alignment);

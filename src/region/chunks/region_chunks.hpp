@@ -32,9 +32,9 @@ class detached_chunk {
   /// Pre: not released.
   [[nodiscard]] const address_range& addresses() const noexcept { return *addresses_; }
 
-  /// Unmaps it, and gives the chunk to the taker of `asked` or releases it. Returns the bytes that
-  /// the taker got. Other threads may use the region meanwhile. Throws: hip_error, then it is still
-  /// mapped.
+  /// Unmaps it, if unmap_runs() has not, and gives the chunk to the taker of `asked` or releases
+  /// it. Returns the bytes that the taker got. Other threads may use the region meanwhile. Throws:
+  /// hip_error, then it is still mapped.
   std::size_t release(const idle_request* asked = nullptr) {
     what_.map.deregister();
     what_.map.unmap();

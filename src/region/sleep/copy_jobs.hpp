@@ -13,7 +13,8 @@
 
 namespace hipvmm::detail {
 
-/// Runs copies that block, as those of pageable memory and files do, in order in a thread.
+/// Runs copies that block, as those of pageable memory and files do, in order in a thread. One
+/// thread at a time owns the object.
 class copy_jobs {
  public:
   ~copy_jobs() { cancel(); }

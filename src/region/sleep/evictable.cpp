@@ -106,7 +106,7 @@ struct evictable::state final : detail::idle_holder {
     lacks_contents = false;
   }
 
-  /// Throws: as use().
+  /// Work in `stream` may use the memory from now on. Throws: as use().
   void bring_back(stream_ref stream, bool may_wait) {
     std::size_t bytes = 0;
     const bool restores_nothing = claimed.tag.state()->restores_nothing();
@@ -170,7 +170,7 @@ struct evictable::state final : detail::idle_holder {
   std::vector<event> ends;      // behind the work of ended uses
   std::optional<event> filled;  // behind the last fill
   bool is_written = true;       // since the last return
-  bool lacks_contents = false;
+  bool lacks_contents = false;  // `fill` must write them
   detail::idle_membership idle;
 };
 
@@ -203,7 +203,7 @@ evictable::evictable(const memory_tag& tag, device_ref device, evictable_options
         "evictable: storage.stream is set, and no eviction waits for one: "
         "leave it empty"};
   require_device(device);
-  tag.state()->wait_for_work();
+  tag.state()->wait_for_work();  // from here on only uses have work
   state_ = std::make_unique<state>(tag, device, std::move(options));
 }
 

@@ -145,6 +145,7 @@ void backup_file::take_name(const std::string& path) {
       ::rename(name_.c_str(), path.c_str()) != 0)
     fail(errno, "the file cannot get the name " + path);
   name_.clear();
+  // A folder that is not readable cannot be flushed.
   if (is_readable && !is_on_disk(folder.descriptor_))
     fail(errno, "a crash may lose the name of " + path);
 }

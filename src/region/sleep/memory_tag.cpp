@@ -160,6 +160,7 @@ void tag_state::map_all_again(turn& mine, const std::exception_ptr& cause) {
   } catch (...) {
     is_torn_ = true;
     mine.enter(tag_phase::asleep);
+    // The handler gets the failure of the suspend, once; the exception has that of the undo.
     if (cause) report_exceptions([&] { std::rethrow_exception(cause); });
     throw_with_context("the tag" + (name_.empty() ? "" : " \"" + name_ + "\"") +
                        " sleeps and holds all of its memory: resume() maps the rest");
@@ -234,6 +235,7 @@ void tag_state::wait_for_work() {
 std::size_t tag_state::bytes_to_evict(const suspend_options& options) {
   const sleep_plan plan{keep::contents, options.ranges, false};
   std::unique_lock lock{mutex_};
+  // Memory that a failed suspend() or resume() left can be released too.
   const bool is_there = !is_asleep() || is_torn_ || is_half_resumed_;
   if (is_turn_ || !is_there) return 0;
   const turn mine{*this, lock};

@@ -100,10 +100,11 @@ class sleep_participant {
   virtual ~sleep_participant() = default;
   sleep_participant& operator=(sleep_participant&&) = delete;
 
+  /// All addresses that it may back.
   [[nodiscard]] virtual std::pair<const void*, std::size_t> addresses_of() const noexcept = 0;
   [[nodiscard]] virtual device_ref device() const noexcept = 0;
   virtual void begin_asleep() noexcept {}
-  /// The most bytes that it could release.
+  /// The most bytes that it could release. Throws, as contents() and staying(): std::bad_alloc.
   [[nodiscard]] virtual std::size_t held_bytes() = 0;
   /// Checks that it can sleep, and refuses requests until be_awake(). Throws: as suspend().
   virtual void prepare_to_sleep(const sleep_plan& plan) = 0;
@@ -128,7 +129,8 @@ class sleep_participant {
   /// Releases the unmapped chunks.
   virtual void finish_suspend() noexcept = 0;
 
-  /// Throws: out_of_memory, which names the addresses; hip_error if HIP has forgotten them.
+  /// Reserves the addresses that finish_suspend() lost. Throws: out_of_memory, which names them;
+  /// hip_error if HIP has forgotten them.
   virtual void reacquire_addresses() = 0;
   /// Makes and maps new memory, and calls `each` for each part. A request that lacks memory asks
   /// others for all of `left`, which shrinks with each chunk. Throws: as resume(); as `each`.
@@ -162,10 +164,10 @@ class tag_state {
     host_bytes saved = {};
     std::vector<sleeping_range> contents = {};  // one behind the other in `saved` or `file`
     std::vector<sleeping_range> copied = {};    // in `saved` since the last resume()
-    std::vector<sleeping_range> zeros = {};
-    std::deque<copies_mark> marks = {};  // of copies under way, in the order of submission
-    std::size_t bytes_kept = 0;          // bytes of `saved` that forget() leaves
-    backup_file file = {};
+    std::vector<sleeping_range> zeros = {};     // to be filled by resume()
+    std::deque<copies_mark> marks = {};         // of copies under way, in the order of submission
+    std::size_t bytes_kept = 0;                 // bytes of `saved` that forget() leaves
+    backup_file file = {};                      // in place of `saved`
     std::size_t bytes_on_disk = 0;
 
     /// Whether `saved` has a copy of the contents from the last resume().
@@ -211,12 +213,12 @@ class tag_state {
   [[nodiscard]] std::string refusal(const char* function) const;
   /// Throws: std::logic_error while the tag sleeps or may be evicted.
   void require_awake(const char* function) const;
-  /// Returns false if the tag has an evictable.
+  /// From now on evict() may be called. Returns false if the tag has an evictable.
   [[nodiscard]] bool begin_evictions() noexcept {
     eviction expected = eviction::never;
     return eviction_.compare_exchange_strong(expected, eviction::possible);
   }
-  /// Pre: between begin_evictions() and end_evictions().
+  /// `may_be`: no use is open. Pre: between begin_evictions() and end_evictions().
   void let_evict(bool may_be) noexcept {
     eviction_ = may_be ? eviction::possible : eviction::later;
   }
@@ -228,7 +230,8 @@ class tag_state {
   std::optional<std::size_t> evict(keep what, const suspend_options& options, bool is_unchanged);
   /// If memory is lacking, waits for work on evictable memory, until `evicts_until`.
   std::size_t resume(std::chrono::steady_clock::time_point evicts_until = {});
-  /// Waits for work as suspend() does, and calls `body`. Throws: std::logic_error while the tag
+  /// Waits for work as suspend() with `stream` does, and calls `body` with all carriers. They stay
+  /// awake, and nobody releases memory of theirs meanwhile. Throws: std::logic_error while the tag
   /// sleeps; as sleep_participant::prepare_to_sleep(), and as `body`.
   void read_awake(const char* function, const std::optional<stream_ref>& stream,
                   const std::function<void(const member_list&)>& body);
@@ -257,6 +260,7 @@ class tag_state {
   /// The body of suspend() and evict().
   std::size_t finish_suspend(turn& mine, const sleep_plan& plan, const suspend_options& options,
                              bool is_unchanged);
+  /// Throws: std::invalid_argument if a range is not of one member.
   void require_members_have(const std::vector<suspend_range>& ranges) const;
   /// For all contents that resume() copies back or makes zero.
   template <class Found>

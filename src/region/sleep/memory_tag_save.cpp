@@ -130,7 +130,7 @@ void tag_state::save_contents(sleep_storage storage, bool is_unchanged, copy_job
   const bool is_pinned = storage != sleep_storage::pageable;
   for (member& each : members_) {
     if (!is_pinned) {
-      each.saved = {};
+      each.saved = {};  // before there is more
       each.copied.clear();
       each.bytes_kept = 0;
     }

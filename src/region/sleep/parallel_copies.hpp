@@ -30,7 +30,8 @@ class parallel_copies {
   [[nodiscard]] std::vector<event> mark();
   /// Waits for all copies. Throws: hip_error; then some may be running.
   void finish();
-  /// As finish(), also after failures. Returns false if HIP refused a wait.
+  /// As finish(), also after failures. Returns false if HIP refused a wait: copies may be running
+  /// then.
   [[nodiscard]] bool drain() noexcept;
   void end_streams() noexcept;  ///< waits as drain()
   void swap(parallel_copies& other) noexcept {

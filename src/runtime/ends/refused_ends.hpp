@@ -17,7 +17,8 @@
 
 namespace hipvmm::detail {
 
-/// Its thread holds a lock: retry_refused_ends() and reclaim_retired() return false meanwhile.
+/// While one lives, its thread holds a lock: retry_refused_ends() and reclaim_retired() return
+/// false.
 using without_reclaim = thread_mark<struct without_reclaim_kind>;
 
 /// - stop: ends that wait for no device, up to the first refusal: a call of the program makes at
@@ -35,6 +36,7 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   virtual ~refused_end() = default;
   refused_end& operator=(refused_end&&) = delete;
 
+  /// Keeps `one` for retry_refused_ends(). Allocates nothing.
   static void keep(std::unique_ptr<refused_end> one) noexcept;
   /// Also tries the others again if `one` has ended.
   static void end_or_keep(std::unique_ptr<refused_end> one) noexcept;
@@ -57,7 +59,8 @@ class refused_end : public boost::intrusive::list_base_hook<> {
   owner_process mark_;
 };
 
-/// The first refused first, without reports. Returns whether something ended in this thread.
+/// Tries the ends again, the first refused first, without reports. Returns whether something ended;
+/// false while another thread tries.
 bool retry_refused_ends(refusals met) noexcept;
 
 /// Also true if HIP does not know the resource.

@@ -23,6 +23,7 @@ class pinned_memory {
   static constexpr std::size_t least_registered = 8 * MiB;
 
   pinned_memory() noexcept = default;
+  /// Throws: as allocate_pinned().
   explicit pinned_memory(std::size_t bytes);
   pinned_memory(pinned_memory&& other) noexcept
       : pointer_{std::exchange(other.pointer_, nullptr)},
@@ -38,6 +39,7 @@ class pinned_memory {
   ~pinned_memory();
 
   [[nodiscard]] void* get() const noexcept { return pointer_; }
+  /// Never frees the memory.
   void abandon() noexcept { pointer_ = nullptr; }
 
  private:

@@ -12,7 +12,7 @@
 
 namespace hipvmm::detail {
 
-/// Throws: std::invalid_argument; unsupported if the device has no pools.
+/// Throws: std::invalid_argument if there is no such device; unsupported if it has no pools.
 void require_pools(device_ref device);
 
 /// keep_pool_searches_out() for a change of pools; empty on CUDA. Throws: hip_error.
@@ -22,11 +22,13 @@ void require_pools(device_ref device);
 [[nodiscard]] hipMemPool_t create_pool(device_ref device, hipMemAllocationHandleType shareable);
 void destroy_pool(hipMemPool_t pool) noexcept;
 
+/// `pointer` is set if the result is hipSuccess.
 [[nodiscard]] hipError_t allocate_from(hipMemPool_t pool, stream_ref stream, std::size_t bytes,
                                        void*& pointer) noexcept;
 
 [[nodiscard]] hipError_t free_in(stream_ref stream, void* pointer) noexcept;
 
+/// free_in() that reports failures.
 void free_async(stream_ref stream, void* pointer) noexcept;
 
 /// Returns false if HIP refuses and the call may be repeated. Reports the refusal if `reports`,

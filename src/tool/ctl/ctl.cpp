@@ -38,6 +38,7 @@ void add_budget(CLI::App& command, options& chosen) {
       ->type_name("UUID|N");
 }
 
+/// Throws: std::runtime_error if the process sees no such device.
 hipvmm::device_uuid uuid_of(const std::string& device) {
   if (const std::optional<int> ordinal = tool::number_in<int>(device))
     return tool::device_of(*ordinal).uuid();

@@ -25,6 +25,7 @@ class progress_line {
   clock::time_point next_ = clock::now();
 };
 
+/// `part` is from 0 to 1.
 [[nodiscard]] std::string progress_bar(double part);
 
 }  // namespace hipvmm::tool

@@ -22,7 +22,7 @@ struct checked_block {
   void* pointer;
   std::size_t bytes;
   std::uint32_t number;  ///< different from all others
-  std::uint32_t row;
+  std::uint32_t row;     ///< of the trace
 };
 
 /// Finds blocks that share memory, at the same time or out of stream order. No two may have an

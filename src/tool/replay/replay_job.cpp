@@ -239,7 +239,7 @@ void replayer::allocate(const trace_event& event) {
 
 void replayer::free(const trace_event& event) {
   block& freed = blocks_[event.block];
-  if (freed.pointer == nullptr) return;
+  if (freed.pointer == nullptr) return;  // its allocation failed
   const std::uint32_t used_in = freed.stream;
   if (stream_of(event) != used_in) {
     hand_over_.record(streams_[used_in]);

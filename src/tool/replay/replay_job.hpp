@@ -24,9 +24,10 @@ struct replay_options {
   replay_streams streams = replay_streams::real;
   /// Bytes to check of each block; none: no check.
   std::optional<std::size_t> check_bytes = std::nullopt;
-  /// Windows of the trace; held memory is sampled at the highest and the last event of each.
+  /// Windows of the trace; held memory is sampled at the highest and the last event of each. 0:
+  /// none.
   std::size_t sample_windows = 0;
-  std::size_t epochs = 1;
+  std::size_t epochs = 1;  ///< replays of the whole trace; at least 1
   /// Bytes of each block that its stream fills right after the allocation, so that work is in
   /// flight when memory is deallocated and reused; none: streams have no work.
   std::optional<std::size_t> busy_bytes = std::nullopt;
@@ -92,6 +93,7 @@ struct replay_result {
   std::optional<replay_coverage> checked = std::nullopt;
   std::vector<replay_sample> samples = {};
 
+  /// 0 without pairs.
   [[nodiscard]] std::uint64_t pair_percentile(double part) const;
   [[nodiscard]] std::uint64_t driver_call_count() const;
   [[nodiscard]] double driver_seconds() const;

@@ -13,10 +13,10 @@
 namespace hipvmm::tool {
 
 struct replay_thresholds {
-  std::optional<double> ratio = std::nullopt;
+  std::optional<double> ratio = std::nullopt;  ///< peak physical by peak requested
   std::optional<double> pair_ns_p50 = std::nullopt;
   std::optional<double> pair_ns_p99 = std::nullopt;
-  std::optional<double> driver_share = std::nullopt;
+  std::optional<double> driver_share = std::nullopt;  ///< time in the driver by recorded time
 };
 
 struct replay_report {

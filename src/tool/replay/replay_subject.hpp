@@ -43,6 +43,7 @@ class replay_subject {
 struct subject_options {
   device_ref device;
   std::optional<std::size_t> limit_bytes;
+  /// Options of the C interface: "largest_chunk=8MiB,maximum=80%".
   std::string settings = {};
 };
 

@@ -271,8 +271,8 @@ class trace_builder {
   static constexpr std::int64_t most_late = 1'000'000;
 
   trace built_;
-  std::unordered_map<std::uint64_t, std::uint32_t> alive_;
-  std::unordered_map<std::uint64_t, std::uint32_t> streams_;
+  std::unordered_map<std::uint64_t, std::uint32_t> alive_;    // address to block
+  std::unordered_map<std::uint64_t, std::uint32_t> streams_;  // as recorded to number
   std::size_t requested_ = 0;
   std::optional<recorded_time> first_;
   std::int64_t last_ = 0;

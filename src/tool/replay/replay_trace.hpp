@@ -12,10 +12,10 @@ struct trace_event {
   enum class action : std::uint8_t { allocate, free };
 
   action what;
-  std::uint32_t row;     ///< in the file, from 1, the header's
-  std::uint32_t block;   ///< index into trace::blocks
-  std::uint32_t stream;  ///< from 0, in the order in which streams appear
-  std::int64_t microseconds;
+  std::uint32_t row;          ///< in the file, from 1, the header's
+  std::uint32_t block;        ///< index into trace::blocks
+  std::uint32_t stream;       ///< from 0, in the order in which streams appear
+  std::int64_t microseconds;  ///< since the first event
 };
 
 struct trace_block {

@@ -23,8 +23,8 @@ struct idle_membership::record {
   record(idle_holder& asked, device_ref of, price what, int rank) noexcept
       : device{of}, order{what == price::evicted, rank, what}, holder{&asked} {}
 
-  /// Waits as long as a holder's calls of HIP may take, but not for a holder that asks others,
-  /// which may wait for this thread.
+  /// Returns whether the thread has the lock now. Waits as long as a holder's calls of HIP may
+  /// take, but not for a holder that asks others, which may wait for this thread.
   [[nodiscard]] bool lock_briefly() noexcept {
     constexpr auto longest = std::chrono::milliseconds{50};
     constexpr auto between = std::chrono::microseconds{50};
@@ -39,10 +39,10 @@ struct idle_membership::record {
   const device_ref device;
   const std::tuple<bool, int, price> order;
   std::mutex mutex;
-  std::atomic<std::thread::id> owner{};
-  std::atomic<bool> asks{false};
-  std::atomic<int> waiters{0};
-  idle_holder* holder;  // under the mutex; null after end()
+  std::atomic<std::thread::id> owner{};  // of the mutex, as idle_membership::lock
+  std::atomic<bool> asks{false};         // the owner asks others
+  std::atomic<int> waiters{0};           // requests that wait for work of evicted holders
+  idle_holder* holder;                   // under the mutex; null after end()
 };
 
 class idle_holders {
@@ -110,6 +110,7 @@ class idle_holders {
     bool is_wait_ = false;
   };
 
+  /// Returns false if the lock does not come briefly.
   template <typename Work>
   static bool with_holder(idle_membership::record& one, Work work) {
     if (!one.lock_briefly()) return false;
@@ -127,7 +128,7 @@ class idle_holders {
   }
 
   std::mutex mutex_;
-  record_list records_;
+  record_list records_;  // by `order`
   idle_memory_statistics statistics_{};
 };
 

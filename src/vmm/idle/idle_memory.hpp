@@ -31,7 +31,7 @@ struct idle_request {
   std::size_t chunk_bytes = 0;
   handle_type shareable = handle_type::none;
 
-  /// The chunk fits and has no other owner.
+  /// Whether the taker can use the chunk: it fits and has no other owner.
   [[nodiscard]] bool takes(const physical_chunk& chunk) const noexcept;
 };
 
@@ -73,9 +73,9 @@ class idle_membership {
   void end() noexcept;
   /// From now on asked after all others of its priority and price.
   void note_use() noexcept;
-  /// A request waits until `evicts_until` for work that uses evicted holders.
+  /// Whether a request waits, until `evicts_until`, for work that uses evicted holders.
   [[nodiscard]] bool is_awaited() const noexcept;
-  /// The calling thread has a lock, or is in a call of the holder by ask_idle_holders() or
+  /// Whether the calling thread has a lock, or is in a call of the holder by ask_idle_holders() or
   /// give_idle_memory().
   [[nodiscard]] bool is_of_caller() const noexcept;
 

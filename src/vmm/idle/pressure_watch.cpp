@@ -100,10 +100,10 @@ pressure_note pressure_watch::make_note(std::unique_lock<std::mutex>& lock, std:
 void pressure_watch::look(bool measures) {
   const callbacks_wait until_unlocked;  // callbacks may call look()
   const std::lock_guard turn{turn_};
-  is_stale_ = false;
+  is_stale_ = false;  // a change from now on is for the next look
   // Not under mutex_: these take other locks.
   const std::size_t held = created_chunk_bytes(device);
-  const std::size_t most = most_chunk_bytes(device);
+  const std::size_t most = most_chunk_bytes(device);  // of a budget; 0: none
   const std::size_t left = std::min(chunk_bytes_left(device), most);
   const auto update_levels = [&] {
     bounds_[1].total = most;
@@ -141,7 +141,7 @@ bool pressure_watch::deliver() noexcept {
     if (!notes_.empty()) changed_.notify_all();
     return false;
   }
-  if (caller_ != std::thread::id{}) return false;
+  if (caller_ != std::thread::id{}) return false;  // that thread hands the rest on
   caller_ = std::this_thread::get_id();
   for (std::size_t left = notes_.size(); left != 0 && !notes_.empty(); --left) {
     const pressure_note next = notes_.front();

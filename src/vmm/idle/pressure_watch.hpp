@@ -50,7 +50,7 @@ class pressure_watch {
     const std::lock_guard lock{mutex_};
     return !notes_.empty();
   }
-  /// Returns whether notes are left for another call.
+  /// Calls the callback, or wakes those who wait. Returns whether notes are left for another call.
   [[nodiscard]] bool deliver() noexcept;
   void end() noexcept;
   [[nodiscard]] pressure_note now();
@@ -69,7 +69,7 @@ class pressure_watch {
   const device_ref device;
   const pressure_options options;
   const owner_process process;
-  std::atomic<bool> is_for_thread{false};
+  std::atomic<bool> is_for_thread{false};  // the library's thread looks next
 
  private:
   void measure(std::unique_lock<std::mutex>& lock);
@@ -94,7 +94,7 @@ class pressure_watch {
   pressure_level reported_ = pressure_level::none;
   std::uint64_t reported_event_ = 0;
   std::deque<pressure_note> notes_;
-  std::thread::id caller_{};
+  std::thread::id caller_{};  // the thread that runs the callback
   bool has_ended_ = false;
 };
 

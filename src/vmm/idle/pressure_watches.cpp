@@ -34,7 +34,7 @@ void pressure_watches::add(const std::shared_ptr<pressure_watch>& added) {
 }
 
 void pressure_watches::remove(const pressure_watch* removed) noexcept {
-  std::shared_ptr<pressure_watch> last;
+  std::shared_ptr<pressure_watch> last;  // may end after the unlock
   const std::lock_guard lock{mutex_};
   const auto found =
       std::ranges::find_if(watches_, [&](const auto& each) { return each.get() == removed; });
@@ -76,13 +76,14 @@ void pressure_watches::note(int device, std::int64_t bytes) noexcept {
   for (const auto& each : watches_) {
     if (each->device.ordinal() != device) continue;
     each->note_change(bytes);
-    if (!is_first) each->is_for_thread = true;
+    if (!is_first) each->is_for_thread = true;  // because locks may be held
   }
   if (is_first) return;
   is_woken_ = true;
   changed_.notify_one();
 }
 
+// Called at the end of a request, in its thread.
 void pressure_watches::look_without_locks() noexcept {
   if (process_.is_of_parent()) return;
   bool is_left = false;

@@ -55,7 +55,7 @@ using block_tree = boost::intrusive::multiset<block, boost::intrusive::key_of_va
                                               boost::intrusive::constant_time_size<false>>;
 using block_list = boost::intrusive::list<block, boost::intrusive::constant_time_size<false>>;
 
-/// Free blocks by size, then by address, in 32 trees for each doubling of sizes.
+/// Free blocks by size, then by address, in 32 trees for each doubling of sizes. Does not own them.
 class free_blocks {
  public:
   [[nodiscard]] bool empty() const noexcept { return filled_words_ == 0; }

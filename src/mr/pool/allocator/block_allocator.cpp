@@ -74,6 +74,7 @@ std::optional<block_allocator::allocation> block_allocator::find(std::size_t off
 }
 
 void block_allocator::add_dependency(stream_state& waiter, stream_state& other) {
+  // Memory in caches was freed before this call too, but has no epoch yet.
   blocks_.empty_caches(other);
   const state_lock lock{blocks_.mutex};
   // Dependencies of `other` are not copied, because they may be newer than the event.
@@ -164,6 +165,7 @@ std::size_t block_allocator::trim(std::size_t bytes_to_keep,
       const std::size_t held = physical_bytes();
       const std::size_t least = held - std::min(held, most - std::min(most, returned));
       some = maintenance{blocks_, backing_, turn}.trim(std::max(bytes_to_keep, least), gift);
+      // Memory that the background worker is unmapping is not the device's yet.
       do_others_unmap = turn.do_others_unmap();
     }
     returned += some.bytes;
@@ -225,9 +227,11 @@ void block_allocator::record_fences() {
 void block_allocator::reserve(std::size_t bytes) {
   if (bytes == 0) return;
   const pool_statistics before = counters();
+  // The pool keeps the chunks of a block that is allocated and freed.
   const std::optional<std::size_t> at = allocate(idle(), {bytes, unit});
   if (!at) return;
   deallocate(idle(), *at, bytes);
+  // Not counted, because no caller requested it.
   constexpr auto source = static_cast<std::size_t>(pool_source::new_chunks);
   const state_lock lock{blocks_.mutex};
   if (blocks_.served[source] > before.served[source]) --blocks_.served[source];

@@ -37,7 +37,8 @@ struct listed_block {
   std::uintptr_t stream;  ///< handle; 0: none, or gone
 };
 
-/// Allocates ranges of a pool's addresses, by offset. Thread-safe.
+/// Allocates ranges of a pool's addresses, by offset. Thread-safe: a thread's cache serves most
+/// requests by its own spin lock, the state lock most others, the slow path the rest.
 class block_allocator {
  public:
   static constexpr std::size_t unit = block_index::unit;
@@ -51,15 +52,18 @@ class block_allocator {
   [[nodiscard]] stream_state& state_of(stream_ref stream) {
     return stream.is_per_thread_default() ? state_of_thread(stream) : *cache_user_of(stream).state;
   }
+  /// Takes a handle that means another stream in each thread.
   [[nodiscard]] stream_state& state_of_thread(stream_ref stream) {
     return blocks_.streams.state_of(stream, this_thread_number());
   }
   [[nodiscard]] stream_state& idle() noexcept { return blocks_.streams.idle(); }
   [[nodiscard]] stream_state& all_streams() noexcept { return blocks_.streams.all_streams(); }
 
-  /// Allocates whole units; nullopt without room. Pre: `user` is idle() for a graph, which may run
-  /// in any stream. Throws: out_of_memory, hip_error; std::logic_error while asleep.
+  /// Allocates whole units; nullopt if the limit or the addresses leave no place. Pre: `user` is
+  /// idle() for a graph, which may run in any stream. Throws: out_of_memory, hip_error;
+  /// std::logic_error while asleep.
   [[nodiscard]] std::optional<std::size_t> allocate(stream_state& user, const request& wanted);
+  /// Returns false, with nothing done, unless `bytes` are in use at `offset`.
   bool deallocate(stream_state& user, std::size_t offset, std::size_t bytes) noexcept;
 
   struct cache_user {
@@ -102,7 +106,7 @@ class block_allocator {
       blocks_.empty_caches(*user.state);
     return true;
   }
-  /// The same for larger blocks.
+  /// The same for larger blocks, of which a cache keeps one.
   [[nodiscard]] std::optional<std::size_t> allocate_block(const cache_user& user, std::size_t bytes,
                                                           slab_supply* supply = nullptr);
   bool deallocate_block(const cache_user& user, std::size_t offset, std::size_t bytes) noexcept;
@@ -127,18 +131,23 @@ class block_allocator {
   void add_dependency(stream_ref waiter, const detail::stream_point& reached);
   /// Work on memory freed up to that epoch has passed.
   void note_passed(const detail::stream_point& reached);
-  /// So that the stream may be destroyed. `is_ending`: by ~stream. Throws: std::invalid_argument
-  /// while `stream` is captured, if memory freed in it lacks a fence.
+  /// Makes a fence cover all memory freed in `stream`, which may then be destroyed. `is_ending`:
+  /// ~stream calls it. Throws: std::invalid_argument while `stream` is captured, if memory freed in
+  /// it lacks a fence.
   void forget(stream_ref stream, bool is_ending = false);
-  /// The same, but without a fence the stream's memory waits for all work. Throws: as forget, then.
+  /// Forgets a stream that is destroyed in any case. If no fence can be made, memory freed in it
+  /// waits for all work. Throws: as forget, after that.
   void forget_ended(stream_ref stream);
 
-  /// Until `bytes_to_keep` are left or `deadline` has come. Returns the bytes released or given.
+  /// Releases idle chunks until `bytes_to_keep` are left or `deadline` has come. Returns the bytes
+  /// released or given. Other threads get their turns after every few chunks, or a 64th of the idle
+  /// ones.
   std::size_t trim(std::size_t bytes_to_keep, std::chrono::steady_clock::time_point deadline,
                    chunk_gift* gift = nullptr);
   /// One turn, without a wait.
   maintenance::trimmed trim_some(std::size_t bytes_to_keep);
-  /// Without those that HIP refused, because each retry of these is reported. Takes no lock.
+  /// Whether chunks have old addresses that are still mapped, other than those that HIP refused to
+  /// unmap: each retry of these is reported. Takes no lock.
   [[nodiscard]] bool has_addresses_to_unmap() const noexcept {
     return backing_.to_unmap.load(std::memory_order_relaxed) != 0;
   }
@@ -197,7 +206,8 @@ class block_allocator {
   [[nodiscard]] pool_statistics counters();
   /// Visits the caches only.
   [[nodiscard]] pool_usage held_and_used();
-  /// Without blocks that a thread works on. Pre: in with_backend(). Throws: std::bad_alloc.
+  /// All blocks with memory, by offset, without those that a thread works on. Pre: called by the
+  /// work of with_backend(). Throws: std::bad_alloc.
   [[nodiscard]] std::vector<listed_block> list_blocks();
 
  private:
@@ -223,9 +233,11 @@ class block_allocator {
                          std::size_t count);
   void add_small_block(stream_state& user, std::size_t offset, std::size_t class_index,
                        std::size_t bytes);
+  /// Returns false, with nothing done, if no larger block of that size begins there.
   [[nodiscard]] bool free_large_block(stream_state& user, std::size_t offset,
                                       std::size_t bytes) noexcept;
-  /// Sets `bytes` to the size of the entry. Returns false for another size, and for a cached block.
+  /// Removes the block's entry, if it has one, and sets `bytes` to its size. Returns false for an
+  /// entry of another size, or of a cached block.
   [[nodiscard]] bool remove_small_block(std::size_t offset, std::size_t& bytes) noexcept;
 
   // New for each allocator, and after each end_state(), so that threads remember no forgotten

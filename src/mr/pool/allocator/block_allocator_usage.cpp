@@ -54,6 +54,7 @@ class free_memory_scan final : block_filter {
     for (const stretch& each : stretches_) bytes = std::max(bytes, each.end - each.first->offset);
     return bytes;
   }
+  /// Bytes of chunks of which nothing is used.
   [[nodiscard]] std::size_t whole_chunks() const {
     std::size_t sum = 0;
     for (const idle_chunk& each : chunks_) sum += each.bytes;
@@ -91,7 +92,7 @@ class free_memory_scan final : block_filter {
     const auto is_part = [this](const block* one) {
       return one != nullptr && (is_usable(*one) || has_no_memory(*one));
     };
-    std::map<std::size_t, std::size_t> seen;
+    std::map<std::size_t, std::size_t> seen;  // from the start of each to its end
     const auto visit_around = [&](const block& one) {
       const auto behind = seen.upper_bound(one.offset);
       if (behind != seen.begin() && std::prev(behind)->second > one.offset) return;

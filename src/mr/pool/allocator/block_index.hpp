@@ -19,13 +19,14 @@ namespace hipvmm::mr::pool {
 /// count from the first address. Not thread-safe.
 class block_index {
  public:
+  /// Bytes: the unit of all sizes and offsets.
   static constexpr std::size_t unit = 256;
 
   struct chunk {
     std::size_t bytes;
     std::uint64_t order;  ///< of creation
   };
-  using chunk_map = std::map<std::size_t, chunk>;
+  using chunk_map = std::map<std::size_t, chunk>;  ///< by offset
   using blocks = std::vector<block*>;
 
   /// `base`: the address of offset 0. Blocks of `idle` merge with those of any owner.
@@ -76,7 +77,7 @@ class block_index {
   [[nodiscard]] block* take_used(std::size_t offset, std::size_t bytes) noexcept;
 
   /// Calls visit(first, last) for each stretch of adjacent free blocks, and for each single one of
-  /// at least `bytes` bytes.
+  /// at least `bytes` bytes. Costs nothing for used blocks, nor for isolated smaller ones.
   template <typename Visit>
   void for_each_stretch(std::size_t bytes, Visit visit) const;
   /// By size, then by address.
@@ -135,7 +136,7 @@ class block_index {
                                       boost::intrusive::hash<mix>,
                                       boost::intrusive::power_2_buckets<true>>;
 
-  void join_next(block& one) noexcept;
+  void join_next(block& one) noexcept;  // the attributes are those of `one`
   void enter_tree(block& one) noexcept;
   void leave_tree(block& one) noexcept;
   void enter_unmapped(block& one) noexcept;

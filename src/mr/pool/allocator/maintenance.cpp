@@ -208,7 +208,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
   static_cast<void>(unmap_old_addresses());
   if (!backing_.memory.traits.returns_memory)
     return trim_with_addresses(bytes_to_keep, are_in_transit);
-  // Others release this.
+  // Other threads are releasing these bytes, which still count as held.
   const std::size_t leaving = turn_.leaving_bytes();
   if (blocks_.index.physical_bytes() - leaving <= bytes_to_keep) return {0, false};
   // Merges blocks of several streams, so that later turns visit fewer.
@@ -251,7 +251,7 @@ maintenance::trimmed maintenance::trim(std::size_t bytes_to_keep, chunk_gift* gi
       chosen.push_back(each);
     }
     more = more || ((in_use || are_in_transit || turn_.are_others_away()) && excess != 0);
-    // A cut then leaves the `first` of the next ones at or before them.
+    // Sorted by address: a cut then leaves the `first` of the next ones at or before them.
     std::ranges::sort(chosen, {}, &idle_chunk::offset);
     around = claim(chosen);
   }
@@ -297,6 +297,7 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
   };
   try {
     if (!detail::attempt([&] { old = backing_.memory.replace_addresses(); })) {
+      // The process has too few addresses: the memory stays, and counts as held.
       keep_all();
       return {0, false};
     }
@@ -309,8 +310,9 @@ maintenance::trimmed maintenance::trim_with_addresses(std::size_t bytes_to_keep,
   blocks_.with_lock([this] { blocks_.index.set_base(backing_.memory.base()); });
   std::size_t returned = pinned;
   for (const idle_chunk& each : chosen) returned += each.bytes;
+  // The memory counts as held until the device has it.
   turn_.without_lock([&old] { static_cast<void>(old->release()); }, returned);
-  // Other objects' addresses pin these.
+  // The addresses of other objects pin these bytes.
   returned -= std::min(returned, backing_.memory.pinned_bytes());
   const state_lock lock{blocks_.mutex};
   for (std::size_t i = 0; i < chosen.size(); ++i) {

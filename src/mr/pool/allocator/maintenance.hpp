@@ -35,7 +35,8 @@ class maintenance {
     bool may_go_on;  ///< more may follow, now or later
   };
   /// Releases some idle chunks without a wait: those for the taker of `gift` first, then the
-  /// newest. If memory returns only with its addresses, all goes or nothing.
+  /// newest. At least `bytes_to_keep` stay; but if memory returns only with its addresses and more
+  /// is held, all goes or nothing.
   [[nodiscard]] trimmed trim(std::size_t bytes_to_keep, chunk_gift* gift = nullptr);
 
  private:

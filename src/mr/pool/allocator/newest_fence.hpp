@@ -12,9 +12,10 @@
 
 namespace hipvmm::mr::pool {
 
-/// The newest fence of a stream that may vanish: HIP gets such a stream only in calls that name it.
-/// Once another stream has needed its memory, each free first makes this fence, which covers all
-/// freed memory. Without it the memory needs a fence for all devices. Thread-safe.
+/// The newest fence of a stream that may vanish: the pool names such a stream to HIP only in calls
+/// that were given it. Once another stream has needed its memory, each free first makes this fence,
+/// which covers all freed memory. Without it the memory needs a fence for all devices. Thread-safe,
+/// by a lock of its own.
 class newest_fence {
  public:
   [[nodiscard]] bool is_made_by_frees() const noexcept {

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t chunks_per_doubling = 8;
 /// or 1/chunks_per_growth of the growth, if that is more: then one request takes few chunks.
 constexpr std::size_t chunks_per_growth = 4;
-/// Bounds of the two.
+/// Bounds of the share of the memory, and of the cut of a growth.
 constexpr std::size_t smallest_share = 2 * MiB;
 constexpr std::size_t largest_share = 128 * MiB;
 constexpr std::size_t least_cut = 8 * MiB;
@@ -25,7 +25,7 @@ constexpr std::size_t largest_cut = 256 * MiB;
 /// it is rounded up to less, but at least to 1/growths_per_chunk of one.
 constexpr std::size_t growths_per_chunk = 4;
 constexpr std::size_t largest_free_part = 8;
-/// The limit is divided into at least so many equal chunks.
+/// If a device takes chunks of one size only, the limit is divided into at least so many.
 constexpr std::size_t equal_chunks = 128;
 constexpr std::size_t largest_equal_chunk = 128 * MiB;
 

@@ -35,8 +35,8 @@ class block_filter {
 
 struct chunk_rules : backend_traits {
   std::size_t equal_chunk;  ///< the size of all; 0: sizes may differ
-  std::size_t limit;
-  std::size_t planned;  ///< bytes that others are about to create
+  std::size_t limit;        ///< bytes of all chunks
+  std::size_t planned;      ///< bytes that others are about to create
   std::size_t largest_chunk = static_cast<std::size_t>(-1);
   bool moves_small_chunks = false;  ///< even those smaller than a new one
 };
@@ -62,10 +62,10 @@ struct candidate {
 };
 
 struct placement_scan {
-  candidate free_run;
-  candidate smallest_need;
-  candidate largest_gap;
-  candidate smallest_creation;  ///< if all idle chunks elsewhere move to it
+  candidate free_run;           ///< the smallest run of usable blocks that holds the request
+  candidate smallest_need;      ///< the place that needs the least backing
+  candidate largest_gap;        ///< the place where most can be backed
+  candidate smallest_creation;  ///< the place that creates least if idle chunks elsewhere move
   std::vector<idle_chunk> sources;
 };
 /// Throws: std::bad_alloc.
@@ -83,7 +83,7 @@ struct growth_plan {
   std::size_t chunk = 0;            ///< bytes of each new chunk but the last
 };
 /// A part of the limit. Several fit into `available` bytes of 4 MiB or more, unless the granularity
-/// or most_chunks needs larger ones.
+/// or most_chunks needs larger ones. Ignores `rules.equal_chunk`.
 [[nodiscard]] std::size_t equal_chunk_bytes(std::size_t available,
                                             const chunk_rules& rules) noexcept;
 /// nullopt if there is no place, or the limit forbids it. Throws: std::bad_alloc.
@@ -92,7 +92,7 @@ struct growth_plan {
                                                      const placement_scan& found,
                                                      const chunk_rules& rules);
 
-/// Calls visit(first, end).
+/// Calls visit(first, end) for each run of blocks in [first, last] that `joins` accepts.
 template <typename Joins, typename Visit>
 void for_each_run(block& first, const block& last, Joins joins, Visit visit) {
   block* run = nullptr;

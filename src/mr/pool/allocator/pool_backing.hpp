@@ -22,12 +22,13 @@
 namespace hipvmm::mr::pool {
 
 struct backing_turns {
-  // The slow-path lock.
+  // The slow-path lock: held for planning and for HIP calls that do not wait for the GPU.
   detail::ranked_mutex mutex{detail::lock_rank::pool_slow_path};
   // The work of a turn without the lock. Its blocks may be busy until it ends.
   struct unlocked_period : boost::intrusive::list_base_hook<> {
     std::uint64_t number = 0;
-    // Of chunks, which count as held until it ends; nullopt: it unmaps nothing.
+    // Bytes of chunks that the work unmaps, which count as held until it ends; nullopt: it unmaps
+    // nothing.
     std::optional<std::size_t> unmapped_bytes;
     [[nodiscard]] bool unmaps() const noexcept { return unmapped_bytes.has_value(); }
   };
@@ -62,12 +63,14 @@ struct pool_backing {
   std::list<unmap_record> refused;       // by HIP: tried again
   std::atomic<std::size_t> to_unmap{0};  // size of `old_mappings`
 
+  /// Pre: the slow-path lock is held.
   void note_old_mappings() noexcept {
     to_unmap.store(old_mappings.size(), std::memory_order_relaxed);
   }
 };
 
-/// One thread's turn on the slow path. Reports after it, because handlers may use the pool.
+/// One thread's turn on the slow path. Failures and events are reported after it, because handlers
+/// may use the pool.
 class backing_turn {
  public:
   explicit backing_turn(backing_turns& turns)
@@ -84,7 +87,7 @@ class backing_turn {
     const absent away{*this, unmapped_bytes};
     work();
   }
-  /// False if a capture forbids the wait.
+  /// Waits without the lock; false if a capture forbids that.
   [[nodiscard]] bool wait_for(const fence& point) {
     bool passed = false;
     without_lock([&] { passed = stream_timeline::wait_for(point); });
@@ -98,11 +101,13 @@ class backing_turn {
   [[nodiscard]] bool do_others_wait() const noexcept {
     return !std::ranges::all_of(turns_.unlocked_periods, &backing_turns::unlocked_period::unmaps);
   }
+  /// Bytes that other threads are unmapping, which still count as held.
   [[nodiscard]] std::size_t leaving_bytes() const noexcept {
     std::size_t bytes = 0;
     for (const auto& each : turns_.unlocked_periods) bytes += each.unmapped_bytes.value_or(0);
     return bytes;
   }
+  /// Waits until all present work of other threads without the lock has ended.
   void wait_for_others() {
     const std::uint64_t newest = turns_.last_unlocked_period;
     turns_.unlocked_period_ended.wait(lock_, [&] {

@@ -25,7 +25,8 @@
 namespace hipvmm::mr::pool {
 
 /// The state lock `mutex` guards all members from `streams` on. It is taken after the slow-path
-/// lock and held for steps in trees. Long work holds neither lock: its blocks are busy.
+/// lock and held for steps in trees. Long work holds neither lock: its blocks are busy, and no
+/// other thread touches busy blocks.
 struct pool_blocks {
   using state_lock = stream_timeline::state_lock;
 
@@ -60,7 +61,7 @@ struct pool_blocks {
   std::array<std::uint64_t, pool_source_count> served{};
   std::uint64_t chunks_created = 0;
   std::uint64_t chunks_moved = 0;
-  const std::string* refusal = nullptr;
+  const std::string* refusal = nullptr;  // while asleep, the text that refuses requests
 
   template <typename Work>
   std::invoke_result_t<Work> with_lock(Work work) {

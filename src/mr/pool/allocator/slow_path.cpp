@@ -15,6 +15,7 @@ namespace {
 
 using microseconds = std::chrono::duration<double, std::micro>;
 
+/// The longest wait for memory that streams have freed, before new memory is taken.
 microseconds patience_for(pool_blocks& blocks, const memory_backend& memory,
                           const request& wanted) {
   const microseconds cost_of_chunk = memory.traits.prices.patience();
@@ -82,7 +83,7 @@ bool slow_path::wait_for_memory() {
   // Whether the scan saw all free memory; read before the lock is left.
   const bool was_whole =
       !pass_.missed_a_run && turn_.times_away() == pass_.times_away && !turn_.are_others_away();
-  // These addresses may be what the pool lacks.
+  // The pool may lack addresses that old mappings of moved chunks still occupy.
   if (maintenance_.unmap_old_addresses()) return true;
   if (refused && rounds_.may_help(refused->why(), backing_.memory.reclaims_left())) {
     bool came_back = false;

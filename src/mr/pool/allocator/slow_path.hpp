@@ -17,7 +17,8 @@
 namespace hipvmm::mr::pool {
 
 /// Serves a request for which its own stream lacks free memory. Tries the sources of pool_source in
-/// turn (docs/design/one_growth_and_one_allocation.md). Waits without the turn.
+/// turn (docs/design/one_growth_and_one_allocation.md). Waits without the turn; only the thread
+/// that has it creates, maps and records.
 class slow_path final : block_filter {
  public:
   slow_path(pool_blocks& all_blocks, pool_backing& backing, stream_state& user,
@@ -34,13 +35,15 @@ class slow_path final : block_filter {
   using blocks = block_index::blocks;
   struct growth;
   struct pass {
-    std::uint64_t reclaimed;  // at the begin
-    unsigned times_away;      // at the begin
-    bool missed_a_run = false;
-    std::optional<out_of_memory> refused = {};
+    std::uint64_t reclaimed;                    // the backend's count when the pass began
+    unsigned times_away;                        // the turn's count when the pass began
+    bool missed_a_run = false;                  // a run became free after take_run() found none
+    std::optional<out_of_memory> refused = {};  // by the device
   };
 
-  /// Called after waits, in which the memory may fall asleep. Throws: std::logic_error.
+  /// Called at the start and after waits, in which the memory may fall asleep. A sleeping pool
+  /// takes and maps nothing, because suspend() has already counted its memory. Throws:
+  /// std::logic_error.
   void require_awake() const;
 
   // The steps of serve().
@@ -52,7 +55,9 @@ class slow_path final : block_filter {
 
   // The sources.
   [[nodiscard]] std::optional<std::size_t> take_own(pool_source counted);
+  /// Takes the smallest block of other streams that the user's work is ordered after.
   [[nodiscard]] std::optional<std::size_t> take_followed();
+  /// Records fences, and makes the memory idle that streams have passed.
   [[nodiscard]] std::optional<std::size_t> take_passed();
   /// Takes the smallest free block of any stream, else the smallest run.
   [[nodiscard]] std::optional<std::size_t> take_run();
@@ -61,11 +66,13 @@ class slow_path final : block_filter {
   /// Makes free memory visible to a scan, unless others use it without the lock.
   void uncover_free_memory();
 
-  /// allocate_sync() may wait: it has neither a stream nor a capture.
+  /// Whether the request has neither a stream nor a capture, as in allocate_sync().
   [[nodiscard]] bool may_wait() const noexcept { return user_.is_idle() && !request_.is_for_graph; }
+  /// Waits for memory freed without a stream, if that serves the request.
   [[nodiscard]] std::optional<std::size_t> wait_for_all_streams();
   /// Waits for one block of memory freed in a stream. The wait is bounded, because work of any
-  /// length may precede the free.
+  /// length may precede the free. The bound is the price of a new chunk times the square of held /
+  /// needed bytes, a ratio of at most 4.
   [[nodiscard]] std::optional<std::size_t> wait_briefly();
   [[nodiscard]] bool is_freed_in_a_stream();
   /// Waits until nothing uses the blocks. If a capture forbids that, marks the stream untracked and
@@ -76,6 +83,7 @@ class slow_path final : block_filter {
   [[nodiscard]] bool make_user_wait(const blocks& taken);
   /// Makes the newest fence of the user's stream cover all that it waits for. Fails as wait_for().
   [[nodiscard]] bool renew_user_fence();
+  /// Returns false.
   bool mark_untracked(const stream_state& whose);
 
   void choose_equal_chunk();
@@ -100,6 +108,7 @@ class slow_path final : block_filter {
   [[nodiscard]] bool may_move(const block& one) const override;
   [[nodiscard]] bool may_unmap(const block& one) const override;
   [[nodiscard]] bool may_be_ordered(const stream_state& owner) const;
+  /// Whether the user's work is ordered after the work on a free block.
   [[nodiscard]] bool is_in_order(const block& one) const;
   [[nodiscard]] bool is_without_fence(const stream_state& whose) const;
   [[nodiscard]] candidate one_free_block();
@@ -117,9 +126,9 @@ class slow_path final : block_filter {
   pass pass_{};
   int scans_ = 0;  // without success in the last resort
   detail::retry_rounds rounds_;
-  bool asked_others_ = false;  // so chunks of others may be set aside
-  bool waited_ = false;        // the last resort has begun
-  bool is_memory_short_ = false;
+  bool asked_others_ = false;     // so chunks of others may be set aside
+  bool waited_ = false;           // the last resort has begun
+  bool is_memory_short_ = false;  // the source refused memory: now smaller chunks move too
   std::optional<std::chrono::steady_clock::time_point> brief_wait_began_;
   bool may_unmap_ = true;  // false after an attempt that unmapped nothing
   backing_turn turn_;

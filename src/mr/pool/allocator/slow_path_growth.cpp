@@ -16,16 +16,16 @@ namespace hipvmm::mr::pool {
 struct slow_path::growth {
   struct source {
     idle_chunk chunk;
-    blocks around = {};
+    blocks around = {};  // that contain the chunk
     enum { waits, set_aside, moved } stage = waits;
     block_index::chunk_map::node_type node = {};  // while set aside
   };
   growth_plan plan;
   blocks around;
-  block* gap = nullptr;
+  block* gap = nullptr;  // of the place: gets backing
   std::vector<source> sources;
-  std::size_t mapped = 0;  // bytes of the gap
-  std::size_t created = 0;
+  std::size_t mapped = 0;   // bytes of the gap
+  std::size_t created = 0;  // bytes
   std::size_t planned = 0;  // bytes still to be created
   // The user's epoch that ends the use of the sources' old addresses; 0: nothing uses them.
   std::uint64_t in_use_until = 0;

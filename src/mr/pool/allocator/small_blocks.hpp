@@ -25,7 +25,8 @@ inline constexpr std::size_t largest_small_block = 32768;
 inline constexpr std::size_t size_class_count = 40;
 
 struct size_classes {
-  std::array<std::uint8_t, largest_small_block / small_block_unit + 1> by_units{};
+  std::array<std::uint8_t, largest_small_block / small_block_unit + 1>
+      by_units{};  // the smallest class that holds so many units
   std::array<std::uint32_t, size_class_count> bytes{};
 
   constexpr size_classes() {
@@ -171,10 +172,12 @@ class block_map {
     if (is_larger) return entries + offset % stretch / largest_small_block;
     return entries + blocks_per_stretch + place_of(offset % stretch / small_block_unit);
   }
+  /// nullptr if there never was an entry in that stretch.
   [[nodiscard]] entry* place_for(std::size_t offset, std::size_t class_index) const noexcept {
     entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
     return entries == nullptr ? nullptr : place_in(entries, offset, class_index == block_class);
   }
+  /// nullptr if no block begins there.
   [[nodiscard]] entry* entry_at(std::size_t offset) const noexcept {
     if (offset % small_block_unit != 0) return nullptr;
     entry* const entries = stretches_[offset / stretch].load(std::memory_order_acquire);
@@ -185,6 +188,7 @@ class block_map {
     entry* const small = place_in(entries, offset, false);
     return small->load(std::memory_order_relaxed) != 0 ? small : nullptr;
   }
+  /// An entry of nobody if no block begins there.
   [[nodiscard]] std::uint32_t word_at(std::size_t offset) const noexcept {
     const entry* const one = entry_at(offset);
     if (one == nullptr) return nobody << user_shift;
@@ -314,13 +318,14 @@ class thread_cache {
     if (cached_block_.bytes != 0 && blocks_in_transit != nullptr) ++*blocks_in_transit;
     return std::exchange(cached_block_, {});
   }
-  /// Of small blocks: 64 KiB, but at least 4 and at most 64.
+  /// Small blocks of a class: 64 KiB, but at least 4 blocks and at most 64.
   static constexpr std::size_t capacity(std::size_t class_index) noexcept {
     return places.capacity[class_index];
   }
   static constexpr std::size_t most = 64;
 
  private:
+  /// Held for a few instructions and almost never contended.
   class spin_lock {
    public:
     void lock() noexcept {

@@ -21,9 +21,10 @@ namespace hipvmm::mr::pool {
 /// The pool's state of one stream: the memory freed in it, and how far the stream has come.
 /// - Freed memory carries the current epoch. Each fence ends one. When the fence is done, all
 ///   memory of that epoch and of older ones has passed.
-/// - Events exist only once needed, but in per-thread default streams and those that may vanish.
+/// - No event exists before a miss, a trim, a sleep or an end needs a fence, except in per-thread
+///   default streams and streams that may vanish (newest_fence.hpp).
 /// - The slow-path lock guards the fences, the state lock all but the newest fence, caches and
-///   captures.
+///   captures, which are thread-safe.
 class stream_state : public block_owner {
  public:
   enum class kind {
@@ -121,12 +122,14 @@ class stream_state : public block_owner {
   void end_captures(std::uint32_t count) noexcept {
     ended_captures_.store(count, std::memory_order_relaxed);
   }
+  /// Constant while the state is in use.
   [[nodiscard]] bool may_vanish() const noexcept { return may_vanish_; }
   [[nodiscard]] pool::newest_fence& newest_fence() noexcept { return newest_fence_; }
   [[nodiscard]] bool free_asks_hip() const noexcept {
     return may_be_captured() || newest_fence_.is_made_by_frees();
   }
 
+  // A state is in use, then forgotten, then vacant, then in use by another stream.
   enum class stage {
     in_use,
     forgotten,  ///< the stream may no longer exist: no fence can be made in it
@@ -169,7 +172,7 @@ class stream_state : public block_owner {
   std::uint64_t newest_ = 0;
   std::uint64_t passed_ = 0;
   std::uint64_t collected_ = 0;
-  std::vector<std::uint64_t> dependencies_;
+  std::vector<std::uint64_t> dependencies_;  // by index of the state
   std::deque<recorded_fence> fences_;
   stage stage_ = stage::in_use;
   std::array<std::atomic<thread_cache*>, 16> caches_{};

@@ -177,7 +177,7 @@ void stream_timeline::poll(stream_state& whose) {
       continue;
     }
     const std::uint64_t passed = one->epoch;
-    // Events may be destroyed, so no state lock.
+    // Without the state lock, because events may be destroyed.
     fences.erase(fences.begin(), one + 1);
     at = 0;
     const state_lock lock{state_mutex_};
@@ -200,6 +200,7 @@ void stream_timeline::end_fences(stream_state& whose) {
     const state_lock lock{state_mutex_};
     if (!whose.is_forgotten() || !source_.fences_need_streams()) return;
   }
+  // Without the state lock, because events may be destroyed.
   std::erase_if(whose.fences(), [](const auto& one) { return one.point->orders_streams(); });
 }
 

@@ -83,6 +83,7 @@ class stream_timeline {
  private:
   [[nodiscard]] static bool is_beside_capture(const hip_error& error) noexcept;
   [[nodiscard]] std::size_t next_id() noexcept;
+  /// Ends the current epoch with a new fence; nullopt as fence_for().
   [[nodiscard]] std::optional<stream_state::recorded_fence> end_epoch(stream_state& whose,
                                                                       const stream_state* caller);
 

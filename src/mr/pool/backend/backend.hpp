@@ -29,7 +29,8 @@ class pending_release {
   pending_release& operator=(pending_release&&) = delete;
 
   /// Unmaps it, and releases the chunk to its source or to the taker of `gift`. Called without a
-  /// lock. Returns false, after a report, if HIP refused; may be tried again.
+  /// lock, because it may wait for work. Returns false, after a report, if HIP refused; may be
+  /// tried again.
   [[nodiscard]] virtual bool release(chunk_gift* gift = nullptr) noexcept = 0;
 };
 
@@ -81,6 +82,7 @@ class memory_backend {
 
   backend_traits traits;
 
+  /// The memory that it can create, as far as known.
   [[nodiscard]] virtual new_memory available() const { return {static_cast<std::size_t>(-1)}; }
 
   /// Sets the supply that the next create() uses, or none.
@@ -131,14 +133,15 @@ class memory_backend {
     refuse_another_address();
   }
 
-  /// Reserves other addresses and detaches the old ones. Pre: not traits.returns_memory; nothing in
-  /// flight uses them. Throws: out_of_memory; then nothing changed.
+  /// Reserves other addresses and detaches the old ones with all their chunks. Pre: not
+  /// traits.returns_memory; nothing in flight uses them. Throws: out_of_memory; then nothing
+  /// changed.
   [[nodiscard]] virtual std::unique_ptr<pending_release> replace_addresses() { return nullptr; }
   /// The address of offset 0; 0 if addresses do not follow from offsets.
   [[nodiscard]] virtual std::uintptr_t base() const noexcept { return 0; }
 
  protected:
-  std::atomic<int> reclaiming{0};
+  std::atomic<int> reclaiming{0};  // requests in reclaim()
 
  private:
   [[noreturn]] static void refuse_another_address() {

@@ -51,6 +51,7 @@ class event_fences::event_fence final : public fence {
   event_fence(event recorded, std::shared_ptr<spare_events> home)
       : event_{std::move(recorded)}, home_{std::move(home)} {}
   ~event_fence() override {
+    // Without host memory the event is destroyed.
     detail::report_exceptions([this] { home_->give(std::move(event_)); });
   }
   event_fence& operator=(event_fence&&) = delete;
@@ -152,7 +153,7 @@ void event_fences::synchronize() {
 }
 
 void event_fences::synchronize_without_access() {
-  std::size_t with_access = 0;
+  std::size_t with_access = 0;  // those with access are the first
   {
     const std::lock_guard lock{mutex_};
     with_access = devices_.size();
@@ -194,7 +195,8 @@ bool is_by_capture(const hip_error& error) {
     case hipErrorStreamCaptureInvalidated:
       return true;
     // The host provider and ROCm from 7.1 say InvalidHandle, ROCm 6 ContextIsDestroyed, others
-    // InvalidValue. The stream's work may still run. On CUDA, may_vanish() prevents such calls.
+    // InvalidValue. The stream's work may still run. CUDA may crash: there may_vanish() prevents
+    // such calls.
     case hipErrorInvalidHandle:
     case hipErrorContextIsDestroyed:
     case hipErrorInvalidValue:
@@ -210,6 +212,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
   const detail::relaxed_captures relaxed;
   detail::device_list tried = devices();
   const device_ref first = tried.front();
+  // A default stream belongs to the device that is current.
   const scoped_device on_first{first};
   try {
     if (detail::is_captured(stream)) return nullptr;
@@ -221,6 +224,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     if (std::ranges::find(tried, other) == tried.end()) tried.push_back(other);
   // HIP before 6 does not report the device of a stream, but refuses other devices' events.
   for (const device_ref device : tried) {
+    // A device without a context has no streams.
     if (device != first && !detail::has_context(device)) continue;
     std::optional<scoped_device> on_other;
     if (device != first) on_other.emplace(device);

@@ -28,6 +28,7 @@ class event_fences final : public fence_source {
   void note_unknown_user() noexcept override { has_unknown_users_ = true; }
   [[nodiscard]] bool fences_need_streams() const override;
   void synchronize() override;
+  /// Streams of `device` may use the memory too.
   void add(device_ref device);
   /// Waits for devices without access whose streams freed memory, or may have.
   void synchronize_without_access();
@@ -48,7 +49,7 @@ class event_fences final : public fence_source {
   std::mutex mutex_;
   detail::device_list devices_;         // with access, the owner first
   detail::device_list without_access_;  // their streams have freed memory
-  // Then waits are for all devices with a context.
+  // A stream was gone before a fence, so waits are for all devices with a context.
   std::atomic<bool> has_unknown_users_{false};
   std::shared_ptr<spare_events> spare_;
   const bool streams_may_vanish_;

@@ -28,7 +28,7 @@
 namespace hipvmm::mr::pool {
 namespace {
 
-// Keeps its addresses and copies nothing, because blocks are known by their addresses.
+// The region keeps its addresses and copies nothing, because blocks are known by their addresses.
 region make_region(device_ref device, std::size_t address_bytes, const region_options& chunks,
                    chunk_cache& cache) {
   const region_options options{.shareable = chunks.shareable,
@@ -58,6 +58,7 @@ backend_traits traits_for(device_ref device) {
 }  // namespace
 
 /// Mappings that one thread detached. The first release unmaps each run of neighbours by one call.
+/// Only that thread uses the object.
 struct region_backend::detached_run {
   std::thread::id thread;
   std::vector<detached_mapping*> members;

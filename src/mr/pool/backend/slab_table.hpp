@@ -106,7 +106,7 @@ class slab_table {
 
   mutable std::shared_mutex mutex_;
   slab_map slabs_;
-  std::map<std::uintptr_t, std::size_t> starts_;
+  std::map<std::uintptr_t, std::size_t> starts_;  // offset of each slab by its start address
   std::atomic<std::uint64_t> state_{next_state()};
 };
 

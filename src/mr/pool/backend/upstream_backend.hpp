@@ -51,6 +51,7 @@ inline constexpr std::size_t most_upstream_addresses = std::size_t{1} << 42;
 /// Slabs of an upstream, which is called without the pool's locks, because it may call back.
 class upstream_backend final : public addressed_backend {
  public:
+  /// `least_slab`: the minimum of a slab in bytes; 0: the pool chooses.
   upstream_backend(memory_resource& upstream, std::size_t address_bytes, std::size_t least_slab);
 
   void use_supply(slab_supply* supply) noexcept override { supply_ = supply; }
