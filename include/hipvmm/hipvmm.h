@@ -193,7 +193,7 @@ typedef struct hipvmm_buffer_statistics {
   size_t ahead_bytes;  /**< ready beyond those backed */
   size_t ahead_hits;
   size_t ahead_misses;
-  size_t copied_bytes; /**< by growth, where there is no virtual memory */
+  size_t copied_bytes; /**< by growth, without virtual memory */
 } hipvmm_buffer_statistics;
 
 /** The treatment by hipvmm_buffer_shrink of a last chunk that is used in part. REPLACE: a smaller

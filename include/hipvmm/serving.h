@@ -67,7 +67,7 @@ hipvmm_status hipvmm_slot_arena_destroy(hipvmm_slot_arena arena);
  * in use. */
 hipvmm_status hipvmm_slot_arena_acquire(hipvmm_slot_arena arena, void* stream, size_t* slot);
 /** Makes slot slots[i] at least lengths[i] bytes long in each plane, for all i < count, or changes
- * nothing. Work of `stream` after the call may use the bytes, whose contents are indeterminate.
+ * nothing. Work of `stream` after the call may use the bytes; new ones are indeterminate.
  * HIPVMM_ERROR_OUT_OF_MEMORY if they do not fit: release or truncate slots and call again, or use
  * hipvmm_slot_arena_set_eviction. */
 hipvmm_status hipvmm_slot_arena_commit(hipvmm_slot_arena arena, const size_t* slots,

@@ -52,7 +52,7 @@ Function as_function(void* symbol) noexcept {
 
 // Throws without PyTorch's headers, which are for one release and need its library to link with.
 // The object is made as a compiler would make it: the base by its constructor, then the derived
-// class's table of virtual functions, whose first entry is the destructor.
+// class's table of virtual functions. The first entry of that is the destructor.
 void throw_torch_out_of_memory(const std::string& text) {
   const auto construct = as_function<constructor>(find_in_torch(constructor_name));
   auto* const table = static_cast<void**>(find_in_torch(table_name));

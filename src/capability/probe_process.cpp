@@ -77,7 +77,7 @@ class spawn_attributes {
   posix_spawnattr_t value_{};
 };
 
-/// This process's environment without libhipvmm_preload.so, whose pool would start a probe again.
+/// This process's environment without libhipvmm_preload.so, because its pool would start a probe.
 std::vector<char*> probe_environment() {
   static char off[] = "HIPVMM_PRELOAD=off";
   // A constructor that runs before the program becomes the probe may ask for a probe.

@@ -7,7 +7,7 @@
 #include <cstring>
 
 // The only file that depends on HIP header versions; it includes nothing of hipvmm, because
-// providers use it too. Checked against 5.2.3, 5.7.1, 6.4.3, 7.2.4 and the HIP 10 line, whose
+// providers use it too. Checked against 5.2.3, 5.7.1, 6.4.3, 7.2.4 and the HIP 10 line; there
 // functions depend on HIP_FORCE_API_VERSION.
 namespace hipvmm::hip_compat {
 
@@ -23,7 +23,7 @@ inline constexpr hipMemoryType managed_memory_type = hipMemoryTypeHost;
 inline constexpr hipMemoryType unregistered_memory_type = hipMemoryTypeUnified;
 #endif
 
-// Newer than 5.2, whose last CUDA-compatible attribute is hipDeviceAttributeMemoryPoolsSupported.
+// Newer than 5.2: there the last CUDA-compatible one is hipDeviceAttributeMemoryPoolsSupported.
 #if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 3)
 inline constexpr hipDeviceAttribute_t virtual_memory_management_supported =
     hipDeviceAttributeVirtualMemoryManagementSupported;
@@ -63,7 +63,7 @@ void set_newer_properties([[maybe_unused]] hipDeviceProp_t& properties,
 #endif
 }
 
-// hipLimitStackSize is newer than 5.2, where its number is free.
+// hipLimitStackSize is newer than 5.2. There its number is free.
 inline constexpr int limit_stack_size = 0;
 // The end of the numbers of limits. hipLimitRange is newer than 5.2.
 #if HIP_VERSION_MAJOR > 5 || (HIP_VERSION_MAJOR == 5 && HIP_VERSION_MINOR >= 7)

@@ -152,7 +152,7 @@ int replacement::pass(passed why, Call call) noexcept {
   if (result != out_of_memory_code || why == passed::out_of_memory) return result;
   release_idle();
   const int again = call();
-  // Clears that of the first call, whose failure the program does not see.
+  // Clears that of the first call, because the program does not see its failure.
   if (again == 0) detail::clear_last_error();
   return again;
 }

@@ -35,7 +35,7 @@ inline constexpr std::size_t bytes_of_wait_by_free = 1;
 /// Waits until another thread's wait_by_free() for the device of `of` ends. Returns false at once
 /// if there is none, or if the request lacks more than its small allocation.
 [[nodiscard]] bool outlast_wait_by_free(const shortage& of) noexcept;
-/// wait_by_free() by pinned memory, for a full device on NVIDIA, whose hipHostFree waits too.
+/// wait_by_free() by pinned memory, for a full device on NVIDIA: hipHostFree waits there too.
 [[nodiscard]] bool wait_by_host_free(device_ref device);
 /// Frees what `allocate` returned, to wait; messages name the two functions.
 [[nodiscard]] bool wait_by_release(device_ref device, hipError_t (*allocate)(void** pointer),

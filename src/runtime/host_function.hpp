@@ -15,7 +15,7 @@ void add_host_function(stream_ref stream, std::function<void(bool succeeded)> fu
 
 /// Waits until HIP's thread has released all work that had finished before the call. AMD's runtime
 /// has one; two host functions run in a row, because the first may overtake signals. Returns false
-/// after `limit` and then leaks its stream, whose end would wait. Throws: hip_error.
+/// after `limit` and then leaks its stream, because its end would wait. Throws: hip_error.
 [[nodiscard]] bool outlast_handlers(device_ref device, std::chrono::milliseconds limit);
 
 }  // namespace hipvmm::detail

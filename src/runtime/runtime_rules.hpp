@@ -13,7 +13,7 @@ struct runtime_rules {
   // HIP's numbers begin at 10000000, CUDA's are lower.
   bool is_cuda = version < 10000000;
 
-  // trait::imports_by_value, whose probe may crash.
+  // trait::imports_by_value. Its probe may crash.
   bool imports_descriptor_by_value = is_cuda || is_at_least(7, 1);
 
   // Up to ROCm 6.4 hipMemAddressFree leaves the record of the addresses to the last command that

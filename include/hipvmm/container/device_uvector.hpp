@@ -58,7 +58,7 @@ class device_uvector {
   void set_element_async(size_type index, const T& value, stream_ref stream) {
     fill_pattern_async(stream, element_ptr(index), &value, sizeof(T), 1);
   }
-  // Deleted as in hipMM, whose copies read the value later.
+  // Deleted as in hipMM, because its copies read the value later.
   void set_element_async(size_type index, const T&& value, stream_ref stream) = delete;
   void set_element_to_zero_async(size_type index, stream_ref stream) {
     fill_async(stream, element_ptr(index), 0, sizeof(T));

@@ -79,7 +79,7 @@ class growable_device_vector : private growable_storage {
       : growable_device_vector{device_ref::current(), options} {
     append(source, stream);
   }
-  /// As region::retire(), whose wait invalidates stream captures under way: clear() and
+  /// As region::retire(). Its wait invalidates stream captures under way: clear() and
   /// shrink_to_fit(stream) before avoid that.
   ~growable_device_vector() = default;
   /// The moved-from vector is empty and may be used again.

@@ -101,10 +101,11 @@ int hipvmm_host_note_deallocate_sync(void* pointer, size_t bytes);
 int hipvmm_host_note_return(void* pointer, size_t bytes);
 
 /** Work submitted to `stream` at this point reads `bytes` at `pointer`, or writes them unless
- * `writes` is 0, as a kernel does, whose accesses the checker cannot see. Returns a hipError_t, and
- * notes nothing unless that is 0: hipErrorInvalidHandle for an unknown stream; hipErrorInvalidValue
- * if the stream's device may not use all bytes so; hipErrorStreamCaptureUnsupported while the
- * stream is captured, because a graph's work is noted at its launch. */
+ * `writes` is 0. Meant for kernels, because the checker cannot see their accesses. Returns a
+ * hipError_t, and notes nothing unless that is 0: hipErrorInvalidHandle for an unknown stream;
+ * hipErrorInvalidValue if the stream's device may not use all bytes so;
+ * hipErrorStreamCaptureUnsupported while the stream is captured, because a graph's work is noted at
+ * its launch. */
 int hipvmm_host_note_use(const void* pointer, size_t bytes, void* stream, int writes);
 
 /** Whether the checker is on. */

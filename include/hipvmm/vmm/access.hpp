@@ -67,8 +67,8 @@ class access_map {
   [[nodiscard]] const std::vector<device_ref>& other_owners() const noexcept {
     return other_owners_;
   }
-  /// Extends the rights to memory of `device`, whose own right stays. Throws: unsupported if a
-  /// device with a right cannot access that memory; then nothing changed.
+  /// Extends the rights to memory of `device`; its own right stays. Throws: unsupported if a device
+  /// with a right cannot access that memory; then nothing changed.
   void add_owner(device_ref device);
   /// Does nothing for owner() and for a device that is no owner.
   void remove_owner(device_ref device) noexcept;

@@ -35,8 +35,8 @@ class handle_source {
   std::uint64_t next_;
 };
 
-/// Reuse of the handle of an object that has ended. HIP runtimes, whose handles are addresses, give
-/// the one that was freed last.
+/// Reuse of the handle of an object that has ended. HIP runtimes give the one that was freed last,
+/// because their handles are addresses.
 enum class handle_reuse {
   none,        ///< a stale handle is always found out
   last_first,  ///< a stale handle names the next object as soon as there is one

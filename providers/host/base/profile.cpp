@@ -233,7 +233,7 @@ constexpr profile rocm_7_14() {
   return like;
 }
 
-// 10.0, whose HIP is 7.15. Source, if no other is named: ROCm/rocm-systems,
+// 10.0; its HIP is 7.15. Source, if no other is named: ROCm/rocm-systems,
 // projects/clr/hipamd/src/hip_vm.cpp at 048cb7b7ed02. The node that a thread is on is no place
 // here.
 constexpr profile rocm_10() {

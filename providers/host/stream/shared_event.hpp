@@ -32,8 +32,8 @@ class shared_event {
   [[nodiscard]] address_of_file exported() const;
 
   [[nodiscard]] bool has_place() const noexcept;
-  /// Counts a record, whose work this process is about to submit, and returns its number. Waits
-  /// while too many records are not reached, as AMD's runtime does.
+  /// Counts a record before this process submits its work, and returns its number. Waits while
+  /// too many records are not reached, as AMD's runtime does.
   std::uint64_t begin_record() noexcept;
   void reach(std::uint64_t number) noexcept;
   /// 0 before the first record.

@@ -60,7 +60,7 @@ class guard_findings {
   }
 
  public:
-  /// Compares the `count` bytes before and behind the block, whose copies follow each other.
+  /// Compares the `count` bytes before and behind the block; their copies follow each other.
   void compare_canaries(freed_block& one, const unsigned char* copies, std::size_t count) noexcept {
     constexpr unsigned char canary = guard_patterns::canary;
     const unsigned char* const middle = copies + count;

@@ -52,7 +52,7 @@ class graph_blocks {
   void deallocate_after(void* pointer, std::optional<event> passed) noexcept;
   /// Frees the blocks of reuse::after_the_capture.
   void end_capture() noexcept;
-  /// Begins another capture, whose graph never runs beside the others'. All that is not allocated
+  /// Begins another capture. Its graph never runs beside the others'. All that is not allocated
   /// serves any of its streams, except blocks of reuse::after_another, which wait for the next.
   void start_over() noexcept;
   /// Returns segments without an allocated block to the upstream, which reuses them after all

@@ -15,7 +15,7 @@ void require_possible(std::size_t bytes, const char* call);
 /// else keeps memory of operator new until then, and hipFree and hipHostFree may wait for one
 /// device only (AMD: the one that was current at the allocation).
 /// Throws, saying that the memory stays allocated, which the caller must ensure: std::logic_error
-/// in a captured stream, whose graph may use it; std::runtime_error if the waits fail.
+/// in a captured stream, because its graph may use it; std::runtime_error if the waits fail.
 void wait_before_free(stream_ref stream, const void* pointer, std::size_t bytes);
 
 /// Waits for all devices before hipFree or hipHostFree of memory deallocated without a stream. With

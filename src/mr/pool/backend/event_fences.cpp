@@ -239,7 +239,7 @@ std::shared_ptr<const fence> event_fences::fence_for(stream_ref stream) {
     note_user(device);
     try {
       // Another thread may have begun a capture, which contains the record, or destroyed the
-      // stream, whose work the record may not cover.
+      // stream; then the record may not cover its work.
       if (detail::is_captured(stream)) return nullptr;
     } catch (const hip_error& error) {
       return is_by_capture(error) ? nullptr : fence_for_gone();

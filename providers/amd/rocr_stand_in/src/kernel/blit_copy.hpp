@@ -16,7 +16,7 @@ std::vector<byte_range> ranges_of_copy(const argument_values& values);
 void run_copy_aligned(const argument_values& values, const device_view& memory);
 std::vector<byte_range> ranges_of_copy_aligned(const argument_values& values);
 
-/// copyBufferRect and copyBufferRectAligned, whose unit is 16 or 4 bytes.
+/// copyBufferRect and copyBufferRectAligned; their unit is 16 or 4 bytes.
 void run_copy_rect(const argument_values& values, const device_view& memory);
 std::vector<byte_range> ranges_of_copy_rect(const argument_values& values);
 void run_copy_rect_aligned(const argument_values& values, const device_view& memory);
