@@ -39,7 +39,10 @@ class malloc_storage final : public storage_memory {
                    tail_chunk tail = tail_chunk::keep) override;
   /// Memory is released by the next commit() that adds, or trim() that replaces or releases all.
   void erase_front(std::size_t bytes, stream_ref) override { erased_bytes_ += bytes; }
-  void erase_all(std::size_t, stream_ref) override { erased_bytes_ = 0; }
+  void erase_all(std::size_t, stream_ref stream) override {
+    stream.synchronize();  // later elements, of any stream, are written to the same bytes
+    erased_bytes_ = 0;
+  }
   void retire() noexcept override;
   void grant(device_ref to, access_right right = access_right::read_write) override;
   void set_access(const access_list& wanted) override;

@@ -258,8 +258,8 @@ class growable_device_vector : private growable_storage {
   ///   for work that reads them.
   /// - If past_max is refuse, a vector that becomes empty releases its chunks, and data() is its
   ///   first address again. Until then erased addresses are not used again.
-  /// - Without chunks erased bytes are released with the next growth at the latest; if past_max is
-  ///   refuse, with the vector.
+  /// - Without chunks erased bytes are released with the next growth at the latest. If past_max is
+  ///   refuse, they stay until the vector ends, and a vector that becomes empty waits for `stream`.
   /// Pre: all work that uses these elements is ordered before this call in `stream`.
   /// Throws: std::out_of_range; std::invalid_argument while `stream` is captured; hip_error.
   void erase_front(size_type count, stream_ref stream) {

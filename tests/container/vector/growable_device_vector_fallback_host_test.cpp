@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Differences of growable_device_vector if its memory comes from hipMalloc.
 #include <hipvmm/runtime/device_allocation.hpp>
+#include <hipvmm/runtime/host_task.hpp>
 #include "container/container_test.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
@@ -165,6 +166,24 @@ TEST_CASE("growable_device_vector on hipMalloc: explain says what that means" * 
   CHECK(text.find("backed 8.00 MiB in 1 allocation\n") != std::string::npos);
   CHECK(text.find("data() changes when memory is added: 1 times so far, with 2.00 MiB copied") !=
         std::string::npos);
+}
+
+TEST_CASE("growable_device_vector on hipMalloc: erased bytes are used again when work has passed") {
+  growth_options options = refusing(8 * MiB);
+  options.fallback = without_vmm::always;
+  growable_device_vector<element8> vector{first_device, options};
+  const stream reader{first_device};
+  const stream writer{first_device};
+  vector.append(series<element8>(0, 100), reader);
+  std::atomic<bool> has_read{false};
+  host_task(reader, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    has_read = true;
+  });
+  vector.erase_front(vector.size(), reader);
+  CHECK(has_read);
+  vector.append(series<element8>(100, 100), writer);
+  CHECK(vector.copy_to_host(writer) == series<element8>(100, 100));
 }
 
 TEST_CASE("growable_device_vector: explain says how the memory is used" * needs_virtual_memory) {
