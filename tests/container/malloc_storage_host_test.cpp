@@ -4,6 +4,7 @@
 #include "container/container_test.hpp"
 #include "container/malloc_storage.hpp"
 #include "runtime/device_gate.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_test.hpp"
 #include "support/is_ready.hpp"
 #include "support/process/child_case.hpp"
@@ -233,7 +234,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
                   "malloc_storage: trim without memory for the smaller one keeps all") {
   memory.commit(0, 10 * unit);
   write_tags(memory, 0, 10, 1, stream);
-  const device_allocation rest{first_device, first_device.free_memory()};
+  const device_allocation rest{first_device, free_memory_at_rest(first_device)};
   CHECK(memory.trim(unit, stream, tail_chunk::replace) == 0);
   check_tags(memory, 0, 10, 1, stream);
 }
@@ -243,7 +244,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
   memory.commit(0, 4 * unit);
   write_tags(memory, 0, 4, 1, stream);
   void* const base = memory.base();
-  const device_allocation rest{first_device, first_device.free_memory() - 7 * unit};
+  const device_allocation rest{first_device, free_memory_at_rest(first_device) - 7 * unit};
   CHECK_THROWS_WITH_AS(memory.commit(4 * unit, 4 * unit),
                        doctest::Contains("the vector holds 8.00 MiB of hipMalloc"), out_of_memory);
   CHECK_THROWS_WITH_AS(memory.commit(4 * unit, 4 * unit),
@@ -258,7 +259,7 @@ TEST_CASE_FIXTURE(sixteen_granules,
 
 TEST_CASE_FIXTURE(sixteen_granules,
                   "malloc_storage: growth on a full device has what was retired before") {
-  const std::size_t all = first_device.free_memory();
+  const std::size_t all = free_memory_at_rest(first_device);
   for (int turn = 0; turn < 4; ++turn) {
     detail::malloc_storage most{first_device, all};
     most.commit(0, align_down(all, unit));

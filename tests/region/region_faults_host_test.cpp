@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "region/region_test.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
@@ -262,7 +263,8 @@ TEST_CASE("region: trim where no memory for a smaller chunk is to be had keeps t
   HIPVMM_REQUIRE_ANY_LAYOUT();
   const gapped_ptr whole = make_gapped();
   chunk_cache::shared().trim();
-  const physical_chunk rest{first_device, align_down(first_device.free_memory(), whole->unit)};
+  const physical_chunk rest{first_device,
+                            align_down(free_memory_at_rest(first_device), whole->unit)};
   CHECK(whole->region.trim(5 * whole->unit + 1, whole->stream, tail_chunk::replace) == 0);
   whole->check_unchanged();
 }

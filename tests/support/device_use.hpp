@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
+#include <hipvmm/region/retirement.hpp>
 
 #include "support/devices.hpp"
 #include "vmm/chunk_limit.hpp"
@@ -27,6 +28,13 @@ inline constexpr bool on_host_provider = false;
 inline std::size_t bytes_in_use(device_ref device = first_device) {
   return on_host_provider ? device.total_memory() - device.free_memory()
                           : detail::created_chunk_bytes(device);
+}
+
+/// Free bytes of `device` with all retired memory returned: a thread that waits for a device may
+/// hold one byte of it (wait_by_free), which makes a filler of the rest one granule smaller.
+inline std::size_t free_memory_at_rest(device_ref device) {
+  drain_retired_memory();
+  return device.free_memory();
 }
 
 /// Other test processes that fill a GPU wait as long as this lives. The host provider's devices are

@@ -3,6 +3,7 @@
 
 #include "container/container_test.hpp"
 #include "container/host_kernel.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
@@ -107,7 +108,7 @@ TEST_CASE("device_appender: commit on a full device says so and loses nothing") 
   constexpr std::size_t count = tight_room + 5000;
   tight_appender_in_run<count> subject;
   auto other = std::make_unique<growable_device_vector<element300>>();
-  other->reserve(align_down(first_device.free_memory(), 2 * MiB) / sizeof(element300));
+  other->reserve(align_down(free_memory_at_rest(first_device), 2 * MiB) / sizeof(element300));
   CHECK_THROWS_AS(static_cast<void>(subject.appender.commit(subject.stream, on_overflow::keep)),
                   out_of_memory);
   subject.check_contents(tight_size);

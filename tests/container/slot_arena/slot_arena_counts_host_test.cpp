@@ -4,6 +4,7 @@
 
 #include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
+#include "support/device_use.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "vmm/chunk_limit.hpp"
@@ -144,7 +145,7 @@ TEST_CASE("slot_arena: a batch that fails gives no memory away that was there be
   const std::size_t outside = detail::created_chunk_bytes(first_device) - 4 * row();
   {
     // Three rows come from slot 1, and three chunks are new; four rows and a half of five.
-    const physical_chunk rest{first_device, first_device.free_memory() - row() - granule()};
+    const physical_chunk rest{first_device, free_memory_at_rest(first_device) - row() - granule()};
     CHECK_THROWS_AS(grows(), out_of_memory);
   }
   CHECK(arena.length(0) == granule());

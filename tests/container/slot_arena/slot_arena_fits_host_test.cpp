@@ -3,6 +3,7 @@
 #include <hipvmm/region/retained_chunk.hpp>
 #include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_provider.hpp"
 
 namespace hipvmm::test {
@@ -80,7 +81,7 @@ TEST_CASE("slot_arena: what a cache of the program keeps counts on a full device
   stream.synchronize();
   arena.trim();
   chunk_cache::shared().trim();
-  const physical_chunk rest{first_device, first_device.free_memory() - granule()};
+  const physical_chunk rest{first_device, free_memory_at_rest(first_device) - granule()};
   const std::size_t fitting = arena.slots_that_fit(granule());
   CHECK(fitting == 2);
   CHECK(fill_slots(arena, granule(), stream) == fitting);

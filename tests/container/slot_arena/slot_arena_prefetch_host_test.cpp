@@ -3,6 +3,7 @@
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
+#include "support/device_use.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/waiting_thread.hpp"
@@ -278,7 +279,7 @@ TEST_CASE("slot_arena: a full device evicts as a full budget does") {
   arena.commit(sizes{0}, sizes{2 * granule()}, stream);
   chunk_cache::shared().trim();
   drain_retired_memory();
-  const physical_chunk rest{first_device, first_device.free_memory() - row()};
+  const physical_chunk rest{first_device, free_memory_at_rest(first_device) - row()};
   CHECK(arena.slots_that_fit(granule()) == 1);
   arena.commit(sizes{1}, sizes{2 * granule()}, stream);
   CHECK_FALSE(arena.in_use(0));
@@ -293,7 +294,7 @@ TEST_CASE("slot_arena: a prefetch does not wait for work that uses retired memor
   arena.commit(sizes{0}, sizes{1}, stream);
   wait_for_background_tasks();
   release_idle_memory();
-  const std::size_t left = align_down(first_device.free_memory(), granule());
+  const std::size_t left = align_down(free_memory_at_rest(first_device), granule());
   region full{first_device, left};
   full.commit(0, left);
   blocked_stream work{first_device};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "container/container_test.hpp"
+#include "support/device_use.hpp"
 #include "support/held_worker.hpp"
 #include "support/host/host_test.hpp"
 #include "support/region/prefetch_levels.hpp"
@@ -20,7 +21,7 @@ growth_options eight_ahead(prefetch_level how) {
 /// Leaves `granules` of 2 MiB free on the first device while it lives.
 physical_chunk drain_and_leave_free(std::size_t granules) {
   drain_retired_memory();
-  return physical_chunk{first_device, first_device.free_memory() - granules * 2 * MiB};
+  return physical_chunk{first_device, free_memory_at_rest(first_device) - granules * 2 * MiB};
 }
 
 TEST_CASE("growable_device_vector: growth that finds its chunk mapped makes no HIP call") {

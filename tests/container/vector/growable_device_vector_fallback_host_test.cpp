@@ -3,6 +3,7 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include <hipvmm/runtime/host_task.hpp>
 #include "container/container_test.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/is_ready.hpp"
 
@@ -46,7 +47,7 @@ TEST_CASE("growable_device_vector on hipMalloc: where half does not fit an eight
           needs_fallback) {
   growable_device_vector<granule_sized> vector;
   vector.resize_uninitialized(80);
-  const device_allocation rest{first_device, first_device.free_memory() - 100 * 2 * MiB};
+  const device_allocation rest{first_device, free_memory_at_rest(first_device) - 100 * 2 * MiB};
   vector.resize_uninitialized(81);
   CHECK(vector.capacity() == 90);
 }
@@ -57,7 +58,7 @@ TEST_CASE("growable_device_vector on hipMalloc: where no slack fits what is aske
   growable_device_vector<granule_sized> vector;
   vector.resize_uninitialized(80);
   fill_async(stream, vector.data(), 0x5a, 2 * MiB);
-  const device_allocation rest{first_device, first_device.free_memory() - 85 * 2 * MiB};
+  const device_allocation rest{first_device, free_memory_at_rest(first_device) - 85 * 2 * MiB};
   vector.resize_uninitialized(81);
   CHECK(vector.capacity() == 81);
   const void* const data = vector.data();

@@ -2,6 +2,7 @@
 #include <hipvmm/vmm/address_reservation.hpp>
 #include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
@@ -9,7 +10,7 @@ namespace {
 
 /// Leaves `granules` of 2 MiB free on the first device while it lives.
 physical_chunk leave_free(std::size_t granules) {
-  return physical_chunk{first_device, first_device.free_memory() - granules * 2 * MiB};
+  return physical_chunk{first_device, free_memory_at_rest(first_device) - granules * 2 * MiB};
 }
 
 TEST_CASE("growable_device_vector: a full device throws out_of_memory with all figures" *
@@ -49,7 +50,7 @@ TEST_CASE("growable_device_vector: what was asked for fits where the slack does 
 TEST_CASE("growable_device_vector: can hold all memory that is free on the device" *
           needs_virtual_memory) {
   vector_of_granules vector;
-  const std::size_t count = first_device.free_memory() / (2 * MiB);
+  const std::size_t count = free_memory_at_rest(first_device) / (2 * MiB);
   for (std::size_t size = 1; size <= count; ++size) vector.resize_uninitialized(size);
   CHECK(vector.capacity() == count);
   // Releases that a sweep let fail may have left a smaller chunk.

@@ -7,6 +7,7 @@
 #include "container/container_test.hpp"
 #include "runtime/peer_copies.hpp"
 #include "runtime/pointer_memory.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
@@ -164,7 +165,7 @@ TEST_CASE("growable_device_vector: a short distance takes bounded memory, until 
   const stream stream;
   const numbers sevens(64 * MiB / sizeof(std::uint32_t) - 2, 7);
   with_each_memory(64 * MiB, [&](const growth_options& options) {
-    const std::size_t free = first_device.free_memory();
+    const std::size_t free = free_memory_at_rest(first_device);
     {
       vector_of_numbers vector{first_device, options};
       vector.resize(vector.max_size(), 7, stream);
@@ -230,7 +231,7 @@ TEST_CASE(
     release_idle_memory();
     for (const std::size_t left : {std::size_t{0}, granule(), MiB}) {
       CAPTURE(left);
-      const device_allocation rest{first_device, first_device.free_memory() - left};
+      const device_allocation rest{first_device, free_memory_at_rest(first_device) - left};
       for (const std::size_t count : {1UL, 6000UL, 200'000UL}) {
         CAPTURE(count);
         const calls_of copies{copying_functions};
@@ -422,7 +423,7 @@ TEST_CASE(
 TEST_CASE("growable_device_vector: scratch memory sleeps with the vector" * needs_virtual_memory) {
   const stream stream;
   memory_tag tag{"moves"};
-  const std::size_t free = first_device.free_memory();
+  const std::size_t free = free_memory_at_rest(first_device);
   growth_options options = up_to(8 * MiB);
   options.chunks.tag = tag;
   vector_of_numbers vector{first_device, options};

@@ -2,6 +2,7 @@
 // erase_front beside work in flight, and if memory returns with its addresses only.
 #include "container/container_test.hpp"
 #include "support/device_memory.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/region/region_contents.hpp"
 
@@ -115,7 +116,7 @@ TEST_CASE("growable_device_vector: a queue never holds more than what is left an
   growth_options options = exact_steps(32);
   options.chunks.cache = &nothing_kept;
   chunk_cache::shared().trim();
-  const std::size_t free = first_device.free_memory();
+  const std::size_t free = free_memory_at_rest(first_device);
   growable_device_vector<element<1>> vector{first_device, options};
   for (int round = 0; round < 200; ++round) {
     vector.resize(vector.size() + step_bytes / 2, stream);

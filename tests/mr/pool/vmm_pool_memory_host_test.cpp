@@ -8,6 +8,7 @@
 #include <hipvmm/runtime/host_task.hpp>
 #include <hipvmm/vmm/chunk_cache.hpp>
 #include "mr/mr_test.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_test.hpp"
 #include "support/region/held_memory.hpp"
 #include "vmm/cached_chunks.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 using test::at_most;
 using test::first_device;
+using test::free_memory_at_rest;
 
 pool_options uncached_pool() {
   pool_options options = at_most(64 * MiB);
@@ -236,7 +238,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: another object that lacks little takes f
   static_cast<void>(pool.trim_to(held));  // records the fences
   device_ref{first_device}.synchronize();
   const physical_chunk elsewhere{first_device,
-                                 align_down(device_ref{first_device}.free_memory(), 2 * MiB)};
+                                 align_down(free_memory_at_rest(first_device), 2 * MiB)};
   region other{first_device, 2 * MiB};
   other.commit(0, 2 * MiB);
   CHECK(pool.statistics().reserved_current < held);
@@ -250,7 +252,7 @@ HIPVMM_TEST_CASE_IN("vmm_pool_resource: another object waits briefly for work on
   const stream own{first_device};
   void* const most = pool.allocate(own, 32 * MiB);
   const physical_chunk elsewhere{first_device,
-                                 align_down(device_ref{first_device}.free_memory(), 2 * MiB)};
+                                 align_down(free_memory_at_rest(first_device), 2 * MiB)};
   std::optional<std::string> refused = "not yet";
   host_task(own, [] { std::this_thread::sleep_for(std::chrono::milliseconds{5}); });
   pool.deallocate(own, most, 32 * MiB);

@@ -2,6 +2,7 @@
 // move_range while HIP calls fail, if memory runs out, and beside other work.
 #include <hipvmm/runtime/event.hpp>
 #include "region/region_test.hpp"
+#include "support/device_use.hpp"
 #include "support/host/host_test.hpp"
 
 namespace hipvmm::test {
@@ -122,7 +123,7 @@ TEST_CASE_FIXTURE(three_chunks,
                   "region: move_range to a full device says which, and moves nothing") {
   chunk_cache::shared().trim();
   drain_retired_memory();
-  const physical_chunk most{second_device, second_device.free_memory() - 2 * unit};
+  const physical_chunk most{second_device, free_memory_at_rest(second_device) - 2 * unit};
   const auto error =
       thrown_by<out_of_memory>([&] { region.move_range(0, 3 * unit, second_device, stream); });
   CHECK(error.device() == 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Stripes if a device is full or a HIP call fails.
 #include "region/region_test.hpp"
+#include "support/device_use.hpp"
 #include "support/host/fault_sweep.hpp"
 
 namespace hipvmm::test {
@@ -66,7 +67,7 @@ TEST_CASE("region: out_of_memory names the device that is full") {
   const std::size_t unit = granule();
   chunk_cache::shared().trim();
   drain_retired_memory();
-  const std::size_t left = second_device.free_memory();
+  const std::size_t left = free_memory_at_rest(second_device);
   const physical_chunk most{second_device, left - unit};
   region subject{first_device, 16 * unit, two_stripes()};
   const auto error = thrown_by<out_of_memory>([&] { subject.commit(0, 4 * unit); });
@@ -86,7 +87,7 @@ TEST_CASE("region: growth waits for retired stripes of the device that is full")
   drain_retired_memory();
   region old{first_device, 4 * unit, two_stripes()};
   old.commit(0, 2 * unit);
-  const std::size_t left = second_device.free_memory();
+  const std::size_t left = free_memory_at_rest(second_device);
   const physical_chunk most{second_device, left};
   old.retire();
   region_options options = two_stripes();
