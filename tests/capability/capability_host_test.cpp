@@ -285,23 +285,32 @@ TEST_CASE("probes: memory that others take meanwhile is no answer for good") {
   const capability::record alone = answers_of(trait::returns_memory);
   const std::size_t idle = hipvmm_host_device_bytes(first_device.ordinal());
   const planned_faults slow{"hipMemUnmap delay=10ms; hipMemAddressFree delay=40ms"};
-  std::uint64_t unmaps = hipvmm_host_call_count("hipMemUnmap");
-  std::uint64_t frees = hipvmm_host_call_count("hipMemAddressFree");
-  std::jthread other{[&](const std::stop_token& ends) {
-    const auto await = [&](const char* function, std::uint64_t& before) {
-      while (hipvmm_host_call_count(function) == before && !ends.stop_requested())
-        std::this_thread::yield();
-      before = hipvmm_host_call_count(function);
-    };
-    for (int round = 0; round < 2 && !ends.stop_requested(); ++round) {
-      await("hipMemUnmap", unmaps);
-      const std::size_t bytes = hipvmm_host_device_bytes(first_device.ordinal()) - idle;
-      const device_allocation taken{first_device, bytes};
-      await("hipMemAddressFree", frees);
-      unmaps = hipvmm_host_call_count("hipMemUnmap");
-    }
-  }};
-  const capability::record found = answers_of(trait::returns_memory);
+  const auto taken_meanwhile = [&] {
+    std::uint64_t unmaps = hipvmm_host_call_count("hipMemUnmap");
+    std::uint64_t frees = hipvmm_host_call_count("hipMemAddressFree");
+    const std::jthread other{[&](const std::stop_token& ends) {
+      const auto await = [&](const char* function, std::uint64_t& before) {
+        while (hipvmm_host_call_count(function) == before && !ends.stop_requested())
+          std::this_thread::yield();
+        before = hipvmm_host_call_count(function);
+      };
+      for (int round = 0; round < 2 && !ends.stop_requested(); ++round) {
+        await("hipMemUnmap", unmaps);
+        const std::size_t bytes = hipvmm_host_device_bytes(first_device.ordinal()) - idle;
+        if (bytes == 0) return;
+        const device_allocation taken{first_device, bytes};
+        await("hipMemAddressFree", frees);
+        unmaps = hipvmm_host_call_count("hipMemUnmap");
+      }
+    }};
+    return answers_of(trait::returns_memory);
+  };
+  capability::record found;
+  // On a busy machine the other thread may come too late.
+  for (int i = 0; i < 5; ++i) {
+    found = taken_meanwhile();
+    if (found.persistences[index_of(trait::returns_memory)] != persistence::lasting) break;
+  }
   CHECK(found.persistences[index_of(trait::returns_memory)] != persistence::lasting);
   for (const trait each : {trait::returns_memory, trait::returns_with_addresses})
     CHECK(found.findings[index_of(each)] == alone.findings[index_of(each)]);
