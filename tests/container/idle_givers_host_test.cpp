@@ -217,6 +217,13 @@ TEST_CASE("idle givers: a holder that was in use is asked once more before the r
   CHECK(idle_memory().asked == asked_before + 1);
 }
 
+TEST_CASE("idle givers: a use of a holder that has ended changes nothing") {
+  asked_holder ended{[](std::size_t) -> std::size_t { return 0; },
+                     detail::idle_membership::price::spare};
+  ended.membership().end();
+  ended.membership().note_use();
+}
+
 HIPVMM_TEST_CASE_IN("idle givers: a tag that wakes asks once for all of its members",
                     {device_of_64}) {
   if (!can_sleep()) return;

@@ -56,6 +56,7 @@ class idle_holders {
   void move_behind(const std::shared_ptr<idle_membership::record>& used) noexcept {
     const std::lock_guard lock{mutex_};
     const auto at = std::ranges::find(records_, used);
+    if (at == records_.end()) return;  // it has ended
     std::rotate(at, at + 1, behind(*used));
   }
   void remove(const std::shared_ptr<idle_membership::record>& removed) noexcept {
