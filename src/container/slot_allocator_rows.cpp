@@ -351,10 +351,15 @@ given_memory slot_allocator::give_idle(const idle_request& asked) {
     const std::size_t cached = is_taker ? 0 : rows_.cached_bytes();
     return rows_.mapped_bytes() + cached;
   };
-  const std::size_t most = held() - std::min(held(), floor_);
-  wanted.bytes = std::min(wanted.bytes, align_down(most, geometry_.row_bytes()));
+  const auto above_floor = [&] {
+    const std::size_t now = rows_.held_bytes();
+    return align_down(now - std::min(now, floor_), geometry_.row_bytes());
+  };
+  // The floor protects nothing of the program's cache.
+  const std::size_t others = held() - std::min(held(), rows_.held_bytes());
+  wanted.bytes = std::min(wanted.bytes, above_floor() + others);
   rows_.give_kept(wanted, given);
-  while (given.all() < wanted.bytes && (may_unmap || empties)) {
+  while (given.all() < wanted.bytes && (may_unmap || empties) && above_floor() != 0) {
     const std::size_t before = held();
     if (!evict_row(asker::background, spare::any)) break;
     // Chunks that the cache keeps do not count: give_kept() gives them.

@@ -39,13 +39,15 @@ std::unique_ptr<mr::vmm_pool_resource> pool_with(std::size_t idle, int priority,
 }
 
 /// Slots of 8 MiB, `count` of which were used.
-std::unique_ptr<slot_arena> arena_with(std::size_t count, int priority, std::size_t floor = 0) {
+std::unique_ptr<slot_arena> arena_with(std::size_t count, int priority, std::size_t floor = 0,
+                                       chunk_cache* cache = nullptr) {
   auto made =
       std::make_unique<slot_arena>(first_device, slot_arena_options{.slots = 8,
                                                                     .bytes_per_slot = 8 * MiB,
                                                                     .floor_bytes = floor,
                                                                     .priority = priority,
-                                                                    .prefetch_blocks = 0});
+                                                                    .prefetch_blocks = 0,
+                                                                    .cache = cache});
   const stream stream;
   std::vector<std::size_t> used;
   for (std::size_t i = 0; i < count; ++i) {
@@ -106,6 +108,32 @@ HIPVMM_TEST_CASE_IN("idle givers: an arena keeps its floor", {device_of_64}) {
   vector.resize_uninitialized(46 * MiB);
   CHECK(arena->statistics().held_bytes >= 15 * MiB);
   CHECK(bytes_in_use() == vector.capacity() + arena->statistics().held_bytes);
+}
+
+/// Gives from an arena of 16 MiB with a floor, beside 16 MiB in the program's cache, which the
+/// addresses of another region may pin.
+void gives_beside_cache(std::size_t floor, std::size_t wanted, std::size_t left) {
+  chunk_cache cache{64 * MiB};
+  const auto arena = arena_with(2, 0, floor, &cache);
+  region other{
+      first_device, 16 * MiB, {.cache = &cache, .when_empty = empty_policy::keeps_addresses}};
+  other.commit(0, 16 * MiB, 2 * MiB);
+  static_cast<void>(other.decommit(0, 16 * MiB));
+  REQUIRE(arena->statistics().held_bytes == 16 * MiB);
+  REQUIRE(cache.statistics().bytes == 16 * MiB);
+  detail::give_idle_memory({.device = first_device, .bytes = wanted});
+  CHECK(arena->statistics().held_bytes == left);
+  if (!pins_by_addresses()) CHECK(cache.statistics().bytes == 0);
+}
+
+HIPVMM_TEST_CASE_IN("idle givers: the floor of an arena protects nothing of the program's cache",
+                    {device_of_64}) {
+  gives_beside_cache(32 * MiB, 16 * MiB, 16 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("idle givers: an arena keeps its floor beside a cache that cannot give",
+                    {device_of_64}) {
+  gives_beside_cache(16 * MiB, 32 * MiB, 16 * MiB);
 }
 
 HIPVMM_TEST_CASE_IN("idle givers: a vector gives the chunk that is prepared", {device_of_64}) {
