@@ -147,24 +147,24 @@ bool graph_blocks::release_idle() noexcept {
   for (auto each = blocks_.begin(); each != blocks_.end(); ++each) {
     if (each->second.now != use::none && each->second.now != use::allocated) each = set_free(each);
   }
-  for (auto each = blocks_.begin(); each != blocks_.end();) {
-    const auto next = std::next(each);
-    const block& first = each->second;
-    const bool whole = first.segment_alignment != 0 &&
-                       (next == blocks_.end() || next->second.segment_alignment != 0);
-    if (whole && first.now == use::none) {
-      held_bytes_ -= first.bytes;
-      upstream_->deallocate_sync(pointer_to(each->first), first.bytes, first.segment_alignment);
-      blocks_.erase(each);
+  const auto begins = [](const auto& each) { return each.second.segment_alignment != 0; };
+  const auto is_free = [](const auto& each) { return each.second.now == use::none; };
+  for (auto first = blocks_.begin(); first != blocks_.end();) {
+    const auto next = std::find_if(std::next(first), blocks_.end(), begins);
+    if (std::all_of(first, next, is_free)) {
+      const auto& [last, rest] = *std::prev(next);
+      const std::size_t bytes = last + rest.bytes - first->first;
+      held_bytes_ -= bytes;
+      upstream_->deallocate_sync(pointer_to(first->first), bytes, first->second.segment_alignment);
+      blocks_.erase(first, next);
     }
-    each = next;
+    first = next;
   }
   return blocks_.empty();
 }
 
 void graph_blocks::release() noexcept {
   for (auto& each : blocks_) each.second.now = use::freed_in_capture;
-  start_over();
   release_idle();
 }
 

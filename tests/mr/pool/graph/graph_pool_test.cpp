@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <hipvmm/mr/pool/graph_pool.hpp>
 
+#include <hipvmm/mr/resource/hip_resource.hpp>
 #include "mr/mr_test.hpp"
 #include "mr/pool/graph/graph_driver.hpp"
+#include "mr/pool/graph_blocks.hpp"
 #include "runtime/runtime_rules.hpp"
 #include "support/captures.hpp"
 
@@ -224,6 +226,25 @@ TEST_CASE_FIXTURE(graph_subject, "graph_pool: a free of no allocation is reporte
   graphs.deallocate(own, memory, graph_block);
   CHECK(reported.count() == 3);
   end(own);
+}
+
+TEST_CASE("graph_blocks: a segment in which two streams freed memory goes back") {
+  mr::hip_resource upstream{first_device};
+  const stream own{first_device};
+  const stream side{first_device};
+  using mr::pool::graph_blocks;
+  constexpr std::size_t unit = graph_blocks::unit;
+  graph_blocks blocks{upstream};
+  blocks.add_segment(upstream.allocate(own, 2 * MiB), 2 * MiB, unit, std::nullopt);
+  void* const first = blocks.try_allocate(unit, unit, own, nullptr);
+  void* const second = blocks.try_allocate(unit, unit, side, nullptr);
+  blocks.deallocate(first, graph_blocks::reuse::at_once);
+  CHECK_FALSE(blocks.release_idle());
+  CHECK(blocks.held_bytes() == 2 * MiB);
+  blocks.deallocate(second, graph_blocks::reuse::at_once);
+  CHECK(blocks.release_idle());
+  CHECK(blocks.held_bytes() == 0);
+  blocks.release();
 }
 
 TEST_CASE_FIXTURE(graph_subject, "graph_pool: a callback below it may free in it") {
