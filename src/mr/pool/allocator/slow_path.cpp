@@ -127,13 +127,27 @@ std::optional<std::size_t> slow_path::take_own(pool_source counted) {
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
-  if (!renew_user_fence()) return std::nullopt;
+  for (bool is_covered = !user_.may_vanish();; is_covered = true) {
+    {
+      const state_lock lock{blocks_.mutex};
+      block* const best = followed_block();
+      if (best == nullptr) return std::nullopt;
+      if (is_covered) {
+        blocks_.index.prepare_for(2);
+        const std::size_t at = blocks_.index.aligned(best->offset, request_.alignment);
+        return blocks_.make_used(blocks_.index.take(*best, at, request_.bytes), at + request_.bytes,
+                                 user_, pool_source::followed_stream);
+      }
+    }
+    if (!renew_user_fence()) return std::nullopt;
+  }
+}
+
+block* slow_path::followed_block() {
   // The user is ordered after older blocks only, so the search passes over so many newer ones.
   constexpr int patience = 16;
-  const state_lock lock{blocks_.mutex};
   // Not for a thread's own stream, in which other threads could not make a fence.
-  if (!blocks_.reuse.follow_event_dependencies || user_.thread() != 0) return std::nullopt;
-  blocks_.index.prepare_for(2);
+  if (!blocks_.reuse.follow_event_dependencies || user_.thread() != 0) return nullptr;
   block* best = nullptr;
   for (stream_state* const other : states_) {
     if (other == &user_ || other->is_idle() || !user_.depends_on(*other, 1)) continue;
@@ -148,10 +162,7 @@ std::optional<std::size_t> slow_path::take_followed() {
       break;
     }
   }
-  if (best == nullptr) return std::nullopt;
-  const std::size_t at = blocks_.index.aligned(best->offset, request_.alignment);
-  return blocks_.make_used(blocks_.index.take(*best, at, request_.bytes), at + request_.bytes,
-                           user_, pool_source::followed_stream);
+  return best;
 }
 
 std::optional<std::size_t> slow_path::take_passed() {

@@ -9,6 +9,7 @@ namespace hipvmm::mr::pool {
 
 using test::hand_driven_streams;
 using test::pool_of;
+using test::pool_source;
 
 TEST_CASE("pool: the states of streams that were forgotten serve others") {
   pool_of pool;
@@ -139,6 +140,20 @@ TEST_CASE("pool: a stream that may vanish, and whose capture has just begun, is 
   REQUIRE(at);
   // Asked for the miss and, if that needs it, once more: the request does not ask on and on.
   CHECK(pool.streams.marks <= 2);
+}
+
+TEST_CASE(
+    "pool: a miss that no followed memory serves records nothing in a stream that may vanish") {
+  pool_of pool;
+  pool.streams.all_may_vanish = true;
+  pool.take(0, 2 * MiB);
+  CHECK(pool.streams.marks == 0);
+  pool.give(1, pool.take(1, 2 * MiB), 2 * MiB);
+  pool.streams.wait(0, 1);
+  pool.all.add_dependency(pool.state(0), pool.state(1));
+  pool.take(0, 1 * MiB);
+  CHECK(pool.served(pool_source::followed_stream) == 1);
+  CHECK(pool.streams.marks == 1);
 }
 
 }  // namespace hipvmm::mr::pool
