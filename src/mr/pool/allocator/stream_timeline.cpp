@@ -93,7 +93,9 @@ bool stream_timeline::renew_fence(stream_state& whose) {
 
 std::shared_ptr<const fence> stream_timeline::make_fence(stream_state& whose,
                                                          const stream_state* caller) {
-  if (whose.is_all_streams()) return source_.fence_for_all();
+  // In another thread a thread's default stream is a different one.
+  const bool is_of_others = whose.thread() != 0 && whose.thread() != this_thread_number();
+  if (whose.is_all_streams() || is_of_others) return source_.fence_for_all();
   if (!whose.may_vanish()) return source_.fence_for(whose.stream());
   if (&whose == caller && !whose.newest_fence().covers_all() && !renew_fence(whose)) return nullptr;
   std::optional<std::shared_ptr<const fence>> newest = whose.newest_fence().get();

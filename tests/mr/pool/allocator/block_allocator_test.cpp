@@ -180,8 +180,10 @@ TEST_CASE("pool: no other thread makes a fence in a thread's default stream") {
         pool.memory.use(1, *at, bytes);
       }
     }}.join();
+    const std::uint64_t marks = pool.streams.marks;
     pool.take(2, 8 * MiB);
     CHECK(pool.streams.foreign_marks == 0);
+    CHECK(pool.streams.marks == marks);  // nor one of all streams in its place
   }
 }
 

@@ -156,4 +156,21 @@ TEST_CASE(
   CHECK(pool.streams.marks == 1);
 }
 
+TEST_CASE("pool: of a thread's default stream other threads make a fence of all streams") {
+  pool_of pool;
+  std::size_t freed = 0;
+  std::thread{[&] {
+    pool.streams.set_thread_of(1, std::this_thread::get_id());
+    stream_state& own = pool.all.state_of_thread(hand_driven_streams::name(1));
+    freed = *pool.all.allocate(own, {2 * MiB, 256});
+    pool.memory.use(1, freed, 2 * MiB);
+    REQUIRE(pool.all.deallocate(own, freed, 2 * MiB));
+  }}.join();
+  pool.take(0, 2 * MiB);
+  CHECK(pool.streams.foreign_marks == 0);
+  CHECK(pool.streams.marks == 1);
+  pool.all.drain();
+  CHECK(pool.take(0, 2 * MiB) == freed);
+}
+
 }  // namespace hipvmm::mr::pool
