@@ -159,6 +159,8 @@ void physical_chunk::create() {
           [this](const shortage& why) { return host_ && why.cause == exhausted::device_memory; }))
     detail::throw_out_of_host_memory(bytes_, "hipMemCreate");
   handle_ = handle;
+  // HIP gives handles again; after release() nobody has removed the counts of one.
+  while (detail::only<known_owners>().retained.remove(handle)) continue;
   charge_ = std::move(charge);
   if (charge_) charge_->note_creation();
   static std::atomic<std::uint64_t> last_index{0};

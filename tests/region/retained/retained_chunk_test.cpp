@@ -171,6 +171,24 @@ TEST_CASE("retain_chunk: nobody gets a retained chunk that its region has releas
   CHECK(cache.statistics().bytes == granule());
 }
 
+TEST_CASE("retain_chunk: a chunk with the handle of one that was given away is kept as any other") {
+  HIPVMM_REQUIRE_RETAINING();
+  hipMemGenericAllocationHandle_t given = nullptr;
+  {
+    const foreign_memory memory{{1}};
+    given = retain_chunk(memory.base()).chunk.release();
+  }
+  REQUIRE(hipMemRelease(given) == hipSuccess);
+  physical_chunk next{first_device, granule()};
+  if (next.get() != given) {
+    MESSAGE("skipped: HIP gave another handle");
+    return;
+  }
+  chunk_cache cache{granule()};
+  cache.recycle(std::move(next));
+  CHECK(cache.statistics().bytes == granule());
+}
+
 TEST_CASE("retain_chunk: an address without a chunk is refused, and named") {
   HIPVMM_REQUIRE_RETAINING();
   const int local = 0;
