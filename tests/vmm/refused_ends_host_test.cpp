@@ -282,6 +282,38 @@ HIPVMM_TEST_CASE_IN("region: what HIP refuses as extend() is undone is ended lat
   }
 }
 
+HIPVMM_TEST_CASE_IN("region: of two ranges of addresses HIP may forget either",
+                    under("rocm-7.2", std::string{kept_memory} + ",crosses_reservations=yes")) {
+  used_region();
+  const std::size_t unit = granule();
+  for (const std::uint64_t nth : {1, 2}) {
+    CAPTURE(nth);
+    std::optional<region> lost =
+        region_with_room(4 * unit, 4 * unit, {.when_empty = empty_policy::keeps_addresses});
+    REQUIRE(lost);
+    const both_counts before = counts_now();
+    const error_recorder reported;
+    REQUIRE_FALSE(lost->extend(8 * unit, 8 * unit));
+    const std::string named =
+        detail::address_text(advance(lost->base(), (nth - 1) * 4 * unit)) + ", ";
+    {
+      const planned_fault fault{"hipMemAddressFree", nth, hipErrorUnknown};
+      lost->decommit(0, 8 * unit);
+      detail::return_pinned_memory(*lost);
+      CHECK(fault.struck());
+    }
+    CHECK(counts_now().agree_since(before));
+    for (int again = 0; again < 2; ++again) {
+      const std::string why = refusal_by([&] { lost->commit(0, unit); });
+      CHECK_MESSAGE(why.find(named) != std::string::npos, why);
+      detail::return_pinned_memory(*lost);
+    }
+    lost.reset();
+    CHECK(counts_now().agree_since(before));
+    CHECK(counts_now().counted_reservations == before.counted_reservations);
+  }
+}
+
 TEST_CASE("physical_chunk: memory that HIP refuses to release is counted, and released later") {
   const both_counts before = counts_now();
   const error_recorder reported;
