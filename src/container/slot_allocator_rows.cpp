@@ -356,7 +356,8 @@ given_memory slot_allocator::give_idle(const idle_request& asked) {
     return align_down(now - std::min(now, floor_), geometry_.row_bytes());
   };
   // The floor protects nothing of the program's cache.
-  const std::size_t others = held() - std::min(held(), rows_.held_bytes());
+  const std::size_t all = held();
+  const std::size_t others = all - std::min(all, rows_.held_bytes());
   wanted.bytes = std::min(wanted.bytes, above_floor() + others);
   rows_.give_kept(wanted, given);
   while (given.all() < wanted.bytes && (may_unmap || empties) && above_floor() != 0) {
