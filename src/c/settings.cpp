@@ -368,7 +368,8 @@ void apply_storage(const char* of, text options, suspend_options& made,
   apply_options(of, options, others);
   if (made.folder.empty() == (made.storage == sleep_storage::file))
     throw std::invalid_argument{std::string{"options of "} + of +
-                                ": storage=file and folder are set together"};
+                                (made.folder.empty() ? ": storage=file needs a folder=PATH"
+                                                     : ": folder is for storage=file only")};
 }
 
 }  // namespace

@@ -158,9 +158,10 @@ void slot_allocator::commit(const std::size_t* slots, const std::size_t* lengths
   for (std::size_t i = 0; i < count; ++i) {
     if (slots[i] >= slots_.size() || lengths[i] > geometry_.most) [[unlikely]] {
       require_slot("slot_arena::commit", slots[i]);
-      throw std::out_of_range{slot_text("slot_arena::commit", slots[i]) + " of " +
-                              std::to_string(lengths[i]) + " bytes: bytes_per_slot is " +
-                              std::to_string(geometry_.most)};
+      throw std::out_of_range{slot_text("slot_arena::commit", slots[i]) + " was to have " +
+                              std::to_string(lengths[i]) + " bytes, and bytes_per_slot is " +
+                              std::to_string(geometry_.most) +
+                              ": commit less, or make the arena with longer slots"};
     }
     const slot& one = slots_[slots[i]];
     fits = fits && one.in_use.load(std::memory_order_relaxed) &&
@@ -263,8 +264,8 @@ std::size_t slot_allocator::needed_bytes(const std::vector<bool>& needed) const 
 
 std::size_t slot_allocator::slots_that_fit(std::size_t length) {
   if (length > geometry_.most)
-    throw std::out_of_range{"slot_arena::slots_that_fit: " + std::to_string(length) +
-                            " bytes: bytes_per_slot is " + std::to_string(geometry_.most)};
+    throw std::out_of_range{"slot_arena::slots_that_fit: a slot of " + std::to_string(length) +
+                            " bytes, and bytes_per_slot is " + std::to_string(geometry_.most)};
   const auto still = membership_.hold_still();
   const pause stopped{*this};
   std::vector<bool> needed = needed_rows();

@@ -129,8 +129,8 @@ std::string side_defect(const char* what, const copy_side& side, std::size_t byt
     const detail::pointer_memory found = detail::memory_at(at);
     if (found.kind == detail::pointer_kind::unknown && !is_readable(at))
       return std::string{"the "} + what + " " + detail::address_text(at) +
-             " is not backed by memory, or was freed: commit memory there, or use what is "
-             "allocated";
+             " is not backed by memory, or was freed: commit memory there, resume() the tag under "
+             "which it sleeps, or use what is allocated";
     if (found.kind != detail::pointer_kind::device) return {};
     if (side.named && *side.named != found.device)
       return std::string{"the "} + what + " is memory of " + name_of(found.device) +

@@ -168,9 +168,11 @@ TEST_CASE("C sleep: names that nothing was made with, and wrong values, are refu
                 "keep is 7"));
   CHECK(refused(hipvmm_suspend("c_named", HIPVMM_KEEP_NOTHING, "storage=disk", nullptr),
                 "allowed: pinned, pinned_kept, pageable or file"));
-  for (const char* const half : {"storage=file", "folder=/tmp", "storage=pageable,folder=/tmp"})
+  CHECK(refused(hipvmm_suspend("c_named", HIPVMM_KEEP_CONTENTS, "storage=file", nullptr),
+                "storage=file needs a folder=PATH"));
+  for (const char* const half : {"folder=/tmp", "storage=pageable,folder=/tmp"})
     CHECK(refused(hipvmm_suspend("c_named", HIPVMM_KEEP_CONTENTS, half, nullptr),
-                  "storage=file and folder are set together"));
+                  "folder is for storage=file"));
   hipvmm_tag_statistics statistics{};
   CHECK(refused(hipvmm_tag_get_statistics("c_named", &statistics), "struct_size is 0"));
   hipvmm_buffer made = nullptr;

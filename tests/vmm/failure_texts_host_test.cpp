@@ -54,7 +54,7 @@ TEST_CASE("copy_async: a source and a destination that are not backed are named"
   const address_reservation nothing{granule()};
   const mapped_chunk mapped{physical_chunk{first_device, granule()}};
   check_text([&] { copy_async(stream, mapped.map.get(), nothing.get(), 64); },
-             {"the source " + at(nothing.get()) + " " + not_backed, "commit"});
+             {"the source " + at(nothing.get()) + " " + not_backed, "commit", "resume()"});
   check_text([&] { copy_async(stream, nothing.get(), mapped.map.get(), 64); },
              {"the destination " + at(nothing.get()) + " " + not_backed, "commit"});
 }

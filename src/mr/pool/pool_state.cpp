@@ -19,6 +19,9 @@
 namespace hipvmm::mr {
 namespace {
 
+constexpr const char* foreign_address =
+    "the address is none of this pool's: free it by the resource that allocated it";
+
 /// Pre: `bytes` is at most the maximum of a pool, so that nothing overflows.
 constexpr std::size_t in_units(std::size_t bytes) noexcept {
   return (bytes + pool::block_allocator::unit - 1) & ~(pool::block_allocator::unit - 1);
@@ -179,11 +182,13 @@ pool_snapshot pool_state::snapshot() {
   return result;
 }
 
-void pool_state::refuse(const void* pointer, std::size_t bytes,
+void pool_state::refuse(const void* pointer, std::optional<std::size_t> bytes,
                         const std::string& why) const noexcept {
   detail::report_exceptions([&] {
-    throw std::invalid_argument{texts.name + (": " + std::to_string(bytes)) + " bytes at " +
-                                detail::address_text(pointer) + " were not deallocated: " + why};
+    const std::string freed = bytes ? std::to_string(*bytes) + " bytes" : std::string{"memory"};
+    throw std::invalid_argument{texts.name + (": " + freed) + " at " +
+                                detail::address_text(pointer) + (bytes ? " were" : " was") +
+                                " not deallocated: " + why};
   });
 }
 
@@ -243,7 +248,7 @@ bool pool_state::deallocate(pool::stream_state& user, void* pointer, std::size_t
     return false;
   };
   const std::optional<std::size_t> offset = offset_of(pointer);
-  if (!offset) return refused("the address is none of this pool's");
+  if (!offset) return refused(foreign_address);
   // No allocation has 0 bytes or more than the maximum, beyond which sums would overflow.
   const bool is_possible = bytes != 0 && bytes <= maximum;
   const std::size_t held = is_possible ? in_units(bytes) : 0;
@@ -291,10 +296,11 @@ bool pool_state::deallocate_in(const std::optional<stream_ref>& stream, void* po
 
 void pool_state::deallocate(void* pointer) {
   const std::optional<std::size_t> offset = offset_of(pointer);
-  if (!offset) return refuse(pointer, 0, "the address is none of this pool's");
+  if (!offset) return refuse(pointer, std::nullopt, foreign_address);
   const auto found = allocator.find(*offset);
   if (!found)
-    return refuse(pointer, 0, "no allocation begins there; it may have been freed before");
+    return refuse(pointer, std::nullopt,
+                  "no allocation begins there; it may have been freed before");
   // As in hipFree, the memory waits for all work if its stream is not known or may have vanished.
   const bool is_unknown =
       found->user == nullptr || found->user->is_idle() || found->user->may_vanish();

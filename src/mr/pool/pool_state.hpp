@@ -106,7 +106,9 @@ struct pool_state {
                                       const std::optional<out_of_memory>& refused);
   /// Whether the stream is captured. Asks HIP only if the stream got memory in a capture.
   [[nodiscard]] static bool is_captured(pool::stream_state& user) noexcept;
-  void refuse(const void* pointer, std::size_t bytes, const std::string& why) const noexcept;
+  /// Without `bytes`, the call named an address alone.
+  void refuse(const void* pointer, std::optional<std::size_t> bytes,
+              const std::string& why) const noexcept;
   [[nodiscard]] pool_statistics statistics();
   [[nodiscard]] std::string report();
   [[nodiscard]] pool_snapshot snapshot();

@@ -208,8 +208,11 @@ TEST_CASE("vmm_pool_resource: an address alone that is none of its own is refuse
   pool.deallocate(&foreign);
   pool.deallocate(reinterpret_cast<void*>(~std::uintptr_t{255}));
   REQUIRE(reported.count() == 2);
-  for (const auto& each : reported.errors())
-    CHECK(each.message.find("none of this pool's") != std::string::npos);
+  for (const auto& each : reported.errors()) {
+    CHECK(each.message.find("none of this pool's: free it by the resource that allocated it") !=
+          std::string::npos);
+    CHECK(each.message.find("0 bytes") == std::string::npos);
+  }
 }
 
 TEST_CASE("vmm_pool_resource: looking at the numbers changes nothing") {
