@@ -406,6 +406,14 @@ print(list(array.copy_to_host()), array.shape)
 pairs = hipvmm.GrowableArray("<i8", (2,))
 pairs.append(range(4))
 print(list(pairs.copy_to_host()), pairs.shape)
+pairs.append([[4, 5], (6, 7)])
+print(list(pairs.copy_to_host()), pairs.shape)
+for wrong in ([[1, 2, 3], [4, 5, 6]], [[1, 2], [3]], [[1, 2], 3]):
+    try:
+        pairs.append(wrong)
+    except ValueError as why:
+        print(why)
+print(pairs.shape)
 buffer = hipvmm.DeviceBuffer.to_device(b"abc")
 print(buffer.copy_to_host())
 for wrong in (lambda: hipvmm.GrowableArray("nonsense"), lambda: array.append(["a"]),
@@ -417,6 +425,10 @@ for wrong in (lambda: hipvmm.GrowableArray("nonsense"), lambda: array.append(["a
 """)
     assert "[1.0, 2.5] (2,)" in text
     assert "[0, 1, 2, 3] (2, 2)" in text
+    assert "[0, 1, 2, 3, 4, 5, 6, 7] (4, 2)" in text
+    assert "the shape (2, 3) is of no rows of the shape (2,)" in text
+    assert text.count("a list of lists of different lengths") == 2
+    assert "\n(4, 2)\n" in text
     assert "bytearray(b'abc')" in text
     assert "allowed without numpy: bool" in text
     assert "'a' is no float32: " in text

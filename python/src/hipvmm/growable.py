@@ -430,7 +430,10 @@ class GrowableArray(Owner):
             address, nbytes, keep = host_source(rows)
             keep = (keep, rows)
         elif isinstance(data, (list, tuple, range, numbers.Number)):
-            keep = _packed([data] if isinstance(data, numbers.Number) else data, self._dtype)
+            values, shape = _flattened([data] if isinstance(data, numbers.Number) else data)
+            if len(shape) > 1:
+                self._require_shape(shape)
+            keep = _packed(values, self._dtype)
             address, nbytes, held = host_source(keep)
             keep = (keep, held)
         else:
@@ -487,6 +490,18 @@ def _lender(data: Any) -> Any:
     if isinstance(data, (bytes, bytearray, list, tuple, range, _array.array)):
         return None
     return None if getattr(getattr(data, "flags", None), "owndata", False) else data
+
+
+def _flattened(data: Any) -> Tuple[Sequence[Any], Tuple[int, ...]]:
+    """The elements of a list of lists, without numpy, and its shape."""
+    if not any(isinstance(each, (list, tuple, range)) for each in data):
+        return data, (len(data),)
+    parts = [_flattened(each) if isinstance(each, (list, tuple, range)) else ((), ())
+             for each in data]
+    shape = parts[0][1]
+    if any(each != shape for _, each in parts):
+        raise InvalidArgumentError("a list of lists of different lengths is no array")
+    return [each for values, _ in parts for each in values], (len(data), *shape)
 
 
 def _packed(values: Sequence[Any], dtype: DType) -> Any:
