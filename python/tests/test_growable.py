@@ -396,7 +396,7 @@ def test_threads_append_whole_rows():
 
 def test_without_numpy(run_python):
     text = run_python("""
-import sys
+import os, sys, tempfile
 sys.modules["numpy"] = None
 import hipvmm
 array = hipvmm.GrowableArray("float32", max="64MiB")
@@ -414,6 +414,16 @@ for wrong in ([[1, 2, 3], [4, 5, 6]], [[1, 2], [3]], [[1, 2], 3]):
     except ValueError as why:
         print(why)
 print(pairs.shape)
+if "path: fallback" not in hipvmm.capability(0):
+    shared = hipvmm.GrowableArray("<i8", (2,), shareable="posix_fd", max="64MiB")
+    shared.append([[8, 9]])
+    folder = tempfile.mkdtemp()
+    with shared.publish(folder + "/p") as published:
+        published.announce()
+        with hipvmm.attach(folder + "/p", "<i8", (2,)) as seen:
+            assert seen.wait(1, 10)
+            assert list(seen.copy_to_host()) == [8, 9]
+    os.rmdir(folder)
 buffer = hipvmm.DeviceBuffer.to_device(b"abc")
 print(buffer.copy_to_host())
 for wrong in (lambda: hipvmm.GrowableArray("nonsense"), lambda: array.append(["a"]),

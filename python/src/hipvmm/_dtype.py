@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import array as _array
 import operator
 import sys
 from typing import Any, NamedTuple, Sequence, Tuple
 
-from ._errors import InvalidArgumentError
+from ._errors import InvalidArgumentError, UnsupportedError
 
 _ORDER = "<" if sys.byteorder == "little" else ">"
 # The types without numpy, by the kind in a typestr.
@@ -43,6 +44,13 @@ class DType(NamedTuple):
             "|b1": "?", "|i1": "b", "|u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I",
             "i8": "q", "u8": "Q", "f4": "f", "f8": "d",
         }.get(self.typestr if self.itemsize == 1 else self.typestr[1:], "")
+
+
+def array_without_numpy(dtype: DType, content: bytes) -> Any:
+    """The elements as an array of the standard library."""
+    if not dtype.struct_code:
+        raise UnsupportedError(f"there is no array of {dtype.typestr} without numpy: use tobytes()")
+    return _array.array(dtype.struct_code.replace("?", "B"), content)
 
 
 def dtype_of(dtype: Any) -> DType:

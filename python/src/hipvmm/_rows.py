@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import array as _array
 import ctypes
 from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
-from ._dtype import numpy_or_none
-from ._errors import InvalidArgumentError, OutOfRangeError, UnsupportedError
+from ._dtype import array_without_numpy, numpy_or_none
+from ._errors import InvalidArgumentError, OutOfRangeError
 from ._host import host_target
 from ._library import lib
 from .device import current_device, is_default_stream, provider
@@ -111,11 +110,7 @@ class Rows:
         if ary is None:
             numpy = numpy_or_none()
             if numpy is None:
-                code = owner._dtype.struct_code
-                if not code:
-                    raise UnsupportedError(
-                        f"there is no array of {self.typestr} without numpy: use tobytes()")
-                return _array.array(code.replace("?", "B"), self.tobytes(stream))
+                return array_without_numpy(owner._dtype, self.tobytes(stream))
             ary = numpy.empty(self.shape, dtype=self.dtype)
         nbytes = self.nbytes
         address, room, keep = host_target(ary)

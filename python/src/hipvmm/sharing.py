@@ -7,8 +7,8 @@ import ctypes
 import os
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
-from ._dtype import dtype_of, numpy_or_none, row_bytes_of, row_shape_of
-from ._errors import UnsupportedError
+from ._dtype import (
+    array_without_numpy, dtype_of, numpy_or_none, row_bytes_of, row_shape_of)
 from ._handle import Owner
 from ._host import HostView, numpy_for_views
 from ._library import (
@@ -130,10 +130,10 @@ class Attachment(Owner):
         return content.raw
 
     def copy_to_host(self, stream: Any = None) -> Any:
-        """The elements as a new numpy array."""
+        """The elements as a new array, of numpy or, without it, of the standard library."""
         numpy = numpy_or_none()
         if numpy is None:
-            raise UnsupportedError("numpy is not installed: use tobytes()")
+            return array_without_numpy(self._dtype, self.tobytes(stream))
         return numpy.frombuffer(bytearray(self.tobytes(stream)),
                                 dtype=self._dtype.typestr).reshape(self.shape)
 
