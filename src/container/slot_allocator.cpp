@@ -186,7 +186,7 @@ void slot_allocator::commit(const std::size_t* slots, const std::size_t* lengths
   }
   const events_wait until_done;
   if (attempt([&] { grow_all(slots, lengths, count, stream); },
-              [&](const shortage&) { return static_cast<bool>(evict_); }))
+              [&](const shortage& why) { return evict_ && why.can_be_relieved(); }))
     return;
   ++evictions_;
   {

@@ -186,7 +186,8 @@ class slot_allocator final : sleep_participant, idle_holder {
   void shorten(std::size_t which, std::size_t length);
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
-  /// Throws: out_of_memory if the rows that all slots then need exceed the budget.
+  /// Throws: out_of_memory if the rows that all slots then need exceed the budget, or the limit of
+  /// the device's memory_budget. No eviction can relieve it if those of the batch alone do.
   void require_budget(const std::size_t* slots, const std::size_t* lengths,
                       std::size_t count) const;
   /// Bytes of the rows that the slots lack and no length needs yet, each counted once.

@@ -174,13 +174,24 @@ void slot_allocator::require_budget(const std::size_t* slots, const std::size_t*
     const std::size_t wanted = geometry_.rows_for(slots[i], lengths[i]);
     rows += wanted - std::min(wanted, claims_[slots[i]].count);
   }
-  if (rows == 0 || rows * geometry_.row_bytes() <= room()) return;
+  const std::size_t added = rows * geometry_.row_bytes();
+  if (added <= std::min(room(), chunk_bytes_left(device_))) return;
   std::vector<bool> needed = needed_rows();
+  std::vector<bool> of_batch(needed.size());
   const std::size_t before = needed_bytes(needed);
-  for (std::size_t i = 0; i < count; ++i) mark_rows(needed, slots[i], lengths[i]);
+  for (std::size_t i = 0; i < count; ++i) {
+    mark_rows(needed, slots[i], lengths[i]);
+    mark_rows(of_batch, slots[i], lengths[i]);
+  }
   const std::size_t after = needed_bytes(needed);
-  if (const std::size_t most = limit(); after > most)
+  const std::size_t alone = needed_bytes(of_batch);
+  const std::size_t most = limit();
+  if (alone > most) throw out_of_memory{budget_shortage(alone, most)};
+  if (after > most)
     throw out_of_memory{budget_shortage(after - before, most - std::min(most, before))};
+  // Each row by itself may fit, and would take memory of other processes for nothing.
+  require_most_chunk_bytes(device_, alone, alone);
+  require_most_chunk_bytes(device_, after, after - before);
 }
 
 std::size_t slot_allocator::missing_bytes(const std::size_t* slots, const std::size_t* lengths,

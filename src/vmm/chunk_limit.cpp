@@ -80,6 +80,13 @@ std::size_t most_chunk_bytes(device_ref device) noexcept {
   return limit ? limit->most() : 0;
 }
 
+void require_most_chunk_bytes(device_ref device, std::size_t bytes, std::size_t requested) {
+  const std::shared_ptr<chunk_limit> limit = limit_of(device);
+  if (!limit) return;
+  if (const std::size_t most = limit->most(); most != 0 && bytes > most)
+    throw out_of_memory{limit->refusal(device, requested)};
+}
+
 std::size_t created_chunk_bytes(device_ref device) noexcept {
   device_count& count = only<all_counts>().find(device);
   const std::lock_guard lock{count.mutex};

@@ -411,6 +411,18 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a slot_arena's commit has anothe
   CHECK(budget.bytes() == 2 * unit);
 }
 
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a slot_arena's batch that never fits asks nobody") {
+  start("other", 7, 7);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  const stream stream;
+  slot_arena arena{first_device, one_plane(0)};
+  CHECK_THROWS_WITH_AS(
+      arena.commit(std::vector<std::size_t>{0, 1}, std::vector<std::size_t>{8 * unit, 1}, stream),
+      doctest::Contains("the request is larger than that"), out_of_memory);
+  CHECK_FALSE(was_asked("other"));
+  CHECK(budget.bytes() == 0);
+}
+
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: the prefetch of a slot_arena asks nobody") {
   start("other", 7, 7);
   const memory_budget budget{first_device, "shared", unit, waits(20s)};
