@@ -342,6 +342,17 @@ TEST_CASE("shortage: more than the device has is named by resources of HIP's own
               exhausted::device_memory, {"out of device memory"});
 }
 
+HIPVMM_TEST_CASE_IN("shortage: a pool on a full device names the request, and not a chunk of it",
+                    {"HIPVMM_HOST_MEMORY=72MiB"}) {
+  region held{first_device, 56 * MiB};
+  held.commit(0, 56 * MiB);
+  vmm_pool_resource pool{first_device};
+  const auto refused = refusal([&] { static_cast<void>(pool.allocate_sync(40 * MiB)); });
+  check_cause(refused, exhausted::device_memory, {"16.00 MiB free, and 40.00 MiB were requested"});
+  CHECK(refused->bytes_requested() == 40 * MiB);
+  CHECK(refused->bytes_free() == 16 * MiB);
+}
+
 HIPVMM_TEST_CASE_IN("shortage: descriptors are named by all that makes chunks",
                     {"HIPVMM_HOST_PROFILE=rocm-7.14"}) {
   vmm_pool_resource pool{first_device};

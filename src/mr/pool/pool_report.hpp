@@ -70,9 +70,14 @@ struct pool_bounds {
     if (is_scattered) return of_pool(exhausted::fragmentation, 0, now.largest_possible);
     why = *refused;
     why.used = now.used_current;
-    if (why.cause == exhausted::device_memory)
+    // The backend asks for the request in parts, and has released those that it got.
+    if (why.cause == exhausted::budget) why.requested = bytes;
+    if (why.cause == exhausted::device_memory) {
+      why.requested = bytes;
+      why.available = bounds.free;
       why.context += std::string{why.context.empty() ? "" : "; "} +
                      "The device has not enough free memory: other programs or pools hold it";
+    }
     return why;
   }
   if (bytes > largest_place) return of_pool(exhausted::addresses, 0, largest_place);
