@@ -8,6 +8,7 @@
 #include "core/capture_mode.hpp"
 #include "core/error.hpp"
 #include "region/available.hpp"
+#include "runtime/device.hpp"
 #include "runtime/event.hpp"
 #include "runtime/stream.hpp"
 
@@ -22,6 +23,7 @@ std::string slot_text(const char* function, std::size_t slot) {
 
 slot_allocator::slot_allocator(device_ref device, const slot_arena_options& options)
     : device_{device},
+      most_memory_{most_memory(device)},
       geometry_{device, options},
       evict_{options.evict},
       prefetch_rows_{std::min(options.prefetch_blocks, geometry_.plane / geometry_.block)},

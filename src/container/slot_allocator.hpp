@@ -187,7 +187,8 @@ class slot_allocator final : sleep_participant, idle_holder {
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
   /// Throws: out_of_memory if the rows that all slots then need exceed the budget, or the limit of
-  /// the device's memory_budget. No eviction can relieve it if those of the batch alone do.
+  /// the device's memory_budget. No eviction can relieve it if those of the batch alone do, or
+  /// exceed the device's memory.
   void require_budget(const std::size_t* slots, const std::size_t* lengths,
                       std::size_t count) const;
   /// Bytes of the rows that the slots lack and no length needs yet, each counted once.
@@ -260,6 +261,7 @@ class slot_allocator final : sleep_participant, idle_holder {
 
   owner_process process_;
   device_ref device_;
+  std::size_t most_memory_;  // of the device
   slot_geometry geometry_;
   std::function<void(std::size_t)> evict_;
   std::size_t prefetch_rows_;

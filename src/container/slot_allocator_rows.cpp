@@ -175,7 +175,9 @@ void slot_allocator::require_budget(const std::size_t* slots, const std::size_t*
     rows += wanted - std::min(wanted, claims_[slots[i]].count);
   }
   const std::size_t added = rows * geometry_.row_bytes();
-  if (added <= std::min(room(), chunk_bytes_left(device_))) return;
+  if (added <= std::min(room(), chunk_bytes_left(device_)) &&
+      added <= most_memory_ - std::min(most_memory_, rows_.mapped_bytes()))
+    return;
   std::vector<bool> needed = needed_rows();
   std::vector<bool> of_batch(needed.size());
   const std::size_t before = needed_bytes(needed);
@@ -189,7 +191,13 @@ void slot_allocator::require_budget(const std::size_t* slots, const std::size_t*
   if (alone > most) throw out_of_memory{budget_shortage(alone, most)};
   if (after > most)
     throw out_of_memory{budget_shortage(after - before, most - std::min(most, before))};
-  // Each row by itself may fit, and would take memory of other processes for nothing.
+  // Each row by itself may fit, and would take memory of others for nothing.
+  if (alone > most_memory_)
+    throw out_of_memory{shortage{.cause = exhausted::device_memory,
+                                 .device = device_.ordinal(),
+                                 .requested = alone,
+                                 .available = device_.free_memory(),
+                                 .most = most_memory_}};
   require_most_chunk_bytes(device_, alone, alone);
   require_most_chunk_bytes(device_, after, after - before);
 }

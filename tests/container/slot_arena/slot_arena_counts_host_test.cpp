@@ -2,6 +2,7 @@
 // The counts in the statistics of an arena, and how long its destruction takes.
 #include <unistd.h>
 
+#include <hipvmm/mr/pool/vmm_pool_resource.hpp>
 #include "container/container_test.hpp"
 #include "container/slot_arena/arenas.hpp"
 #include "support/device_use.hpp"
@@ -94,6 +95,25 @@ TEST_CASE("slot_arena: an eviction is told what is missing, however slots are na
   arena.commit(sizes{0, 3}, sizes{1, 2 * granule()}, stream);
   CHECK_THROWS_AS(arena.commit(sizes{1, 0, 1}, sizes{1, 1, 2 * granule()}, stream), out_of_memory);
   CHECK(missing == 2 * row());
+}
+
+HIPVMM_TEST_CASE_IN("slot_arena: a batch larger than the device takes no idle memory of others",
+                    {"HIPVMM_HOST_MEMORY=64MiB"}) {
+  const stream stream{first_device};
+  mr::vmm_pool_resource idle{first_device};
+  idle.deallocate_sync(idle.allocate_sync(8 * MiB), 8 * MiB);
+  first_device.synchronize();
+  slot_arena_options options = small_slots(40);
+  std::size_t evictions = 0;
+  options.evict = [&](std::size_t) { ++evictions; };
+  slot_arena arena{first_device, options};
+  sizes all(40);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  CHECK_THROWS_WITH_AS(arena.commit(all, sizes(40, 1), stream),
+                       doctest::Contains("the request is larger than the device's memory"),
+                       out_of_memory);
+  CHECK(idle.statistics().reserved_current == 8 * MiB);
+  CHECK(evictions == 0);
 }
 
 TEST_CASE("slot_arena: a batch that no budget has room for moves nothing") {
