@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-# Draws growth by doubling and by equal steps, from the file of growth_bench --steps-csv:
+# Draws growth by doubling and by equal steps, from the file of growth_bench --steps-csv, packed by
+# gzip or not:
 #   gnuplot -c bench/growth/plot_growth.gp STEPS.csv PICTURE.svg
 if (ARGC != 2) {
   print "name the figures and the picture: gnuplot -c bench/growth/plot_growth.gp STEPS.csv PICTURE.svg"
   exit status 1
 }
-file = ARG1
-steps = system(sprintf("awk -F'\"' '$2 ~ /^[+]/ && $2 !~ /peer/ { print $2; exit }' '%s'", file))
+reader = sprintf("zcat -f '%s'", ARG1)
+file = "< ".reader
+steps = system(reader." | awk -F'\"' '!n && $2 ~ /^[+]/ && $2 !~ /peer/ { print $2; n = 1 }'")
 set terminal svg size 1000,480 noenhanced font "DejaVu Sans,13" background "white"
 set output ARG2
 set datafile separator comma
@@ -23,7 +25,7 @@ of(scenario, i) = (strcol(1) eq scenario && strcol(2) eq method[int(i)])
 found = ""
 place = 0.03
 do for [i=1:5] {
-  if (int(system(sprintf("grep -c '\"%s\"' '%s' || true", method[i], file))) > 0) {
+  if (int(system(sprintf("%s | grep -c '\"%s\"' || true", reader, method[i]))) > 0) {
     found = found." ".i
     set arrow i from screen place, 0.04 rto screen 0.025, 0 nohead \
       linewidth width[i] linecolor rgb color[i]
