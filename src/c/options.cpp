@@ -40,7 +40,7 @@ std::string advice_on(std::string_view name, const std::vector<option>& table) {
 void set(const std::string& of, const option& chosen, std::string_view value) {
   const auto refuse = [&](const std::exception& why) {
     throw bad_argument{"options of " + of + ": " + chosen.name + "=" + std::string{value} +
-                       " can't be: " + why.what() + "; allowed: " + chosen.allowed};
+                       " is refused: " + why.what() + "; allowed: " + chosen.allowed};
   };
   try {
     chosen.set(value);

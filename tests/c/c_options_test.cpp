@@ -58,22 +58,23 @@ TEST_CASE("options: an error names the option, the value and what is allowed") {
   CHECK(options.refusal("other=1") ==
         "options of a test: there is no 'other'; choose one of size or flag");
   CHECK(options.refusal("flag=perhaps") ==
-        "options of a test: flag=perhaps can't be: it is none of the names; allowed: on or off");
-  CHECK(
-      options.refusal("flag=onn") ==
-      "options of a test: flag=onn can't be: it is none of the names, the nearest is on; allowed: "
-      "on or off");
+        "options of a test: flag=perhaps is refused: it is none of the names; allowed: on or off");
+  CHECK(options.refusal("flag=onn") ==
+        "options of a test: flag=onn is refused: it is none of the names, the nearest is on; "
+        "allowed: "
+        "on or off");
   const std::string size = options.refusal("size=4 Giraffes");
-  CHECK(size.find("size=4 Giraffes can't be: ") != std::string::npos);
+  CHECK(size.find("size=4 Giraffes is refused: ") != std::string::npos);
   CHECK(size.find("allowed: bytes such as 64MiB") != std::string::npos);
-  CHECK(options.refusal("size=99999999EiB").find("size=99999999EiB can't be") != std::string::npos);
+  CHECK(options.refusal("size=99999999EiB").find("size=99999999EiB is refused") !=
+        std::string::npos);
   CHECK(options.refusal("size") ==
         "options of a test: 'size' has no value; write name=value, separated by commas");
   CHECK(options.refusal("size=1,").find("'' has no value") != std::string::npos);
   CHECK(options.refusal(",size=1").find("'' has no value") != std::string::npos);
   CHECK(options.refusal("size=1,size=2") == "options of a test: size is given twice");
   CHECK(options.refusal("=1").find("there is no ''") != std::string::npos);
-  CHECK(options.refusal("size=").find("size= can't be") != std::string::npos);
+  CHECK(options.refusal("size=").find("size= is refused") != std::string::npos);
 }
 
 TEST_CASE("options: numbers, lists and rights") {
@@ -355,7 +356,7 @@ TEST_CASE("options: no text is more than an error") {
 TEST_CASE("options: a device that no int holds is refused as it was written") {
   owned_buffer buffer;
   CHECK(fails(hipvmm_buffer_create(0, "stripes=4294967295,stripe_bytes=2MiB", buffer.out()),
-              HIPVMM_ERROR_INVALID_ARGUMENT, "stripes=4294967295 can't be: at most 2147483647"));
+              HIPVMM_ERROR_INVALID_ARGUMENT, "stripes=4294967295 is refused: at most 2147483647"));
 }
 
 }  // namespace
