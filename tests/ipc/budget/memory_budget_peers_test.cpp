@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Budgets of two and three processes: requests to others, waits and deaths.
+#include <hipvmm/container/reserve_all.hpp>
 #include <hipvmm/container/slot_arena.hpp>
 #include "ipc/budget/budget_test.hpp"
 #include "ipc/budget/futex.hpp"
@@ -421,6 +422,19 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a slot_arena's batch that never 
       doctest::Contains("the request is larger than that"), out_of_memory);
   CHECK_FALSE(was_asked("other"));
   CHECK(budget.bytes() == 0);
+}
+
+TEST_CASE_FIXTURE(budget_peers, "memory_budget: a reserve_all() that never fits asks nobody") {
+  start("other", 7, 7);
+  const memory_budget budget{first_device, "shared", unit, waits(20s)};
+  growable_device_vector<char> one{first_device};
+  growable_device_vector<char> another{first_device};
+  CHECK_THROWS_WITH_AS(reserve_all({{one, 5 * unit}, {another, 4 * unit}}),
+                       doctest::Contains("the request is larger than that"), out_of_memory);
+  CHECK_FALSE(was_asked("other"));
+  CHECK(budget.bytes() == 0);
+  reserve_all({{one, 5 * unit}, {one, 4 * unit}});  // the larger one counts
+  CHECK(one.capacity() == 5 * unit);
 }
 
 TEST_CASE_FIXTURE(budget_peers, "memory_budget: the prefetch of a slot_arena asks nobody") {
