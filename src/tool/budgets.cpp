@@ -15,6 +15,14 @@ std::vector<budget_holder> sorted(std::vector<budget_holder> holders) {
   return holders;
 }
 
+/// The command that removes a budget; it names the device if several have one of that name.
+std::string removal_of(const budget_report& budget, const std::vector<budget_report>& all) {
+  const auto same =
+      std::ranges::count_if(all, [&](const auto& each) { return each.name == budget.name; });
+  return "`hipvmm-ctl remove " + budget.name +
+         (same == 1 ? std::string{} : " --device " + to_string(budget.device)) + '`';
+}
+
 }  // namespace
 
 std::string budgets_text(const std::vector<budget_report>& budgets) {
@@ -25,7 +33,7 @@ std::string budgets_text(const std::vector<budget_report>& budgets) {
             format_bytes(each.bytes) + " of " + format_limit(each.limit) + " held by " +
             std::to_string(each.holders.size()) +
             (each.holders.size() == 1 ? " process" : " processes") +
-            (each.holders.empty() ? "; `hipvmm-ctl remove " + each.name + "` removes it\n" : "\n");
+            (each.holders.empty() ? "; " + removal_of(each, budgets) + " removes it\n" : "\n");
     for (const budget_holder& one : sorted(each.holders)) {
       text += "  process " + std::to_string(one.process) + " (" + one.program +
               "): " + format_bytes(one.bytes) + ", priority " + std::to_string(one.priority);

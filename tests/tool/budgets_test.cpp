@@ -73,6 +73,15 @@ TEST_CASE("budgets: a limit that no memory reaches is unlimited") {
             ": 3.00 MiB of unlimited held by 0 processes; `hipvmm-ctl remove infer` removes it\n");
 }
 
+TEST_CASE("budgets: the removal of one of several of a name names its device") {
+  const std::vector<budget_report> all{
+      {"infer", some_device, MiB, 0, {}}, {"infer", {}, MiB, 0, {}}, {"other", {}, MiB, 0, {}}};
+  const std::string text = tool::budgets_text(all);
+  CHECK(text.find("`hipvmm-ctl remove infer --device " + to_string(some_device) + "` removes it") !=
+        std::string::npos);
+  CHECK(text.find("`hipvmm-ctl remove other` removes it") != std::string::npos);
+}
+
 TEST_CASE_FIXTURE(tool_budgets, "budgets: both programs say that there are none") {
   CHECK(text({"list"}) == "no budgets\n");
   CHECK(info_text({"--budgets"}, with_folder.environment) == "no budgets\n");
