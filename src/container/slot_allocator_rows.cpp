@@ -174,6 +174,7 @@ void slot_allocator::require_budget(const std::size_t* slots, const std::size_t*
     const std::size_t wanted = geometry_.rows_for(slots[i], lengths[i]);
     rows += wanted - std::min(wanted, claims_[slots[i]].count);
   }
+  if (rows == 0) return;
   const std::size_t added = rows * geometry_.row_bytes();
   if (added <= std::min(room(), chunk_bytes_left(device_)) &&
       added <= most_memory_ - std::min(most_memory_, rows_.mapped_bytes()))
