@@ -23,8 +23,9 @@ void require_budgets(std::initializer_list<reservation_request> requests) {
   boost::container::small_vector<const reservation_request*, 8> largest;  // of each vector
   largest.reserve(requests.size());
   for (const reservation_request& each : requests) {
-    const growth_options& options = each.storage().options();
-    if (options.resource != nullptr || !options.chunks.placement.is_one_device()) continue;
+    const growable_storage& of = each.storage();
+    // A limit counts chunks only.
+    if (!of.is_address_stable() || !of.options().chunks.placement.is_one_device()) continue;
     const auto same = std::ranges::find_if(
         largest, [&](const auto* other) { return &other->storage() == &each.storage(); });
     if (same == largest.end())

@@ -433,7 +433,8 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: a reserve_all() that never fits 
                        doctest::Contains("the request is larger than that"), out_of_memory);
   CHECK_FALSE(was_asked("other"));
   CHECK(budget.bytes() == 0);
-  reserve_all({{one, 5 * unit}, {one, 4 * unit}});  // the larger one counts
+  growable_device_vector<char> uncounted{first_device, {.fallback = without_vmm::always}};
+  reserve_all({{one, 5 * unit}, {one, 4 * unit}, {uncounted, 4 * unit}});  // the larger one counts
   CHECK(one.capacity() == 5 * unit);
 }
 
