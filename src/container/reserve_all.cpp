@@ -17,38 +17,41 @@ struct grown_storage {
   std::size_t bytes_before;
 };
 
-/// Each request by itself may fit, and would take memory of other processes for nothing.
-/// Throws: out_of_memory if a device's memory_budget could never hold what they add.
-void require_budgets(std::initializer_list<reservation_request> requests) {
-  boost::container::small_vector<const reservation_request*, 8> largest;  // of each vector
-  largest.reserve(requests.size());
+/// Each request by itself may fit, and would take memory of others for nothing. Throws:
+/// out_of_memory if a device, or its memory_budget, could never hold all vectors of `requests`.
+void require_possible(std::initializer_list<reservation_request> requests) {
+  struct vector_size {
+    const growable_storage* storage;
+    std::size_t bytes;
+  };
+  boost::container::small_vector<vector_size, 8> sizes;
   for (const reservation_request& each : requests) {
     const growable_storage& of = each.storage();
-    // A limit counts chunks only.
+    // Limits count no vector without chunks.
     if (!of.is_address_stable() || !of.options().chunks.placement.is_one_device()) continue;
-    const auto same = std::ranges::find_if(
-        largest, [&](const auto* other) { return &other->storage() == &each.storage(); });
-    if (same == largest.end())
-      largest.push_back(&each);
-    else if ((*same)->bytes() < each.bytes())
-      *same = &each;
+    const auto same = std::ranges::find(sizes, &of, &vector_size::storage);
+    if (same == sizes.end())
+      sizes.push_back({&of, std::max(of.capacity_bytes(), each.bytes())});
+    else
+      same->bytes = std::max(same->bytes, each.bytes());
   }
-  for (const reservation_request* const first : largest) {
-    const device_ref device = first->storage().device();
+  for (const vector_size& first : sizes) {
+    const device_ref device = first.storage->device();
     std::size_t bytes = 0;
-    for (const reservation_request* const each : largest) {
-      const std::size_t present = each->storage().capacity_bytes();
-      if (each->storage().device() == device)
-        bytes = add_bytes(bytes, each->bytes() - std::min(each->bytes(), present));
+    std::size_t added = 0;
+    for (const auto& [storage, then] : sizes) {
+      if (storage->device() != device) continue;
+      bytes = add_bytes(bytes, then);
+      added += then - storage->capacity_bytes();
     }
-    detail::require_most_chunk_bytes(device, bytes, bytes);
+    detail::require_possible_chunks(device, bytes, added);
   }
 }
 
 }  // namespace
 
 void reserve_all(std::initializer_list<reservation_request> requests) {
-  if (requests.size() > 1) require_budgets(requests);
+  if (requests.size() > 1) require_possible(requests);
   boost::container::small_vector<grown_storage, 8> grown;
   grown.reserve(requests.size());
   try {

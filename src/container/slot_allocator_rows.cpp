@@ -193,14 +193,8 @@ void slot_allocator::require_budget(const std::size_t* slots, const std::size_t*
   if (after > most)
     throw out_of_memory{budget_shortage(after - before, most - std::min(most, before))};
   // Each row by itself may fit, and would take memory of others for nothing.
-  if (alone > most_memory_)
-    throw out_of_memory{shortage{.cause = exhausted::device_memory,
-                                 .device = device_.ordinal(),
-                                 .requested = alone,
-                                 .available = device_.free_memory(),
-                                 .most = most_memory_}};
-  require_most_chunk_bytes(device_, alone, alone);
-  require_most_chunk_bytes(device_, after, after - before);
+  require_possible_chunks(device_, alone, alone);
+  require_possible_chunks(device_, after, after - before);
 }
 
 std::size_t slot_allocator::missing_bytes(const std::size_t* slots, const std::size_t* lengths,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/observers/memory_events.hpp"
+#include "runtime/device.hpp"
 
 namespace hipvmm::detail {
 namespace {
@@ -80,7 +81,12 @@ std::size_t most_chunk_bytes(device_ref device) noexcept {
   return limit ? limit->most() : 0;
 }
 
-void require_most_chunk_bytes(device_ref device, std::size_t bytes, std::size_t requested) {
+void require_possible_chunks(device_ref device, std::size_t bytes, std::size_t requested) {
+  if (const std::size_t most = most_memory(device); bytes > most)
+    throw out_of_memory{shortage{.device = device.ordinal(),
+                                 .requested = requested,
+                                 .available = device.free_memory(),
+                                 .most = most}};
   const std::shared_ptr<chunk_limit> limit = limit_of(device);
   if (!limit) return;
   if (const std::size_t most = limit->most(); most != 0 && bytes > most)

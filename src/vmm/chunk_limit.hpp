@@ -53,8 +53,9 @@ void end_chunk_limit(device_ref device) noexcept;
 [[nodiscard]] std::size_t chunk_bytes_left(device_ref device) noexcept;
 [[nodiscard]] std::size_t most_chunk_bytes(device_ref device) noexcept;
 [[nodiscard]] std::size_t created_chunk_bytes(device_ref device) noexcept;
-/// Throws: out_of_memory, for `requested` bytes, if the limit could never hold chunks of `bytes`.
-void require_most_chunk_bytes(device_ref device, std::size_t bytes, std::size_t requested);
+/// Throws: out_of_memory, for `requested` bytes, if the device, or its limit, could never hold
+/// chunks of `bytes`.
+void require_possible_chunks(device_ref device, std::size_t bytes, std::size_t requested);
 
 /// Counts one chunk's memory within its device's limit. The chunk's owners share it with the
 /// addresses that pin the memory (chunk_pins).

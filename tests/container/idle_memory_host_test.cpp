@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Idle memory of one object serves requests of all others of the process: pools, arenas, vectors.
+#include <hipvmm/container/reserve_all.hpp>
 #include <hipvmm/vmm/idle/idle_memory.hpp>
 
 #include <unistd.h>
@@ -128,6 +129,16 @@ HIPVMM_TEST_CASE_IN("idle memory: is asked for if HIP does not say again what is
 }
 
 TEST_SUITE_BEGIN("needs virtual memory");
+
+HIPVMM_TEST_CASE_IN("idle memory: vectors that together exceed the device take nothing",
+                    {small_device}) {
+  const auto pool = idle_pool();
+  growable_device_vector<char> one{first_device};
+  growable_device_vector<char> another{first_device};
+  const auto reserves = [&] { reserve_all({{one, 40 * MiB}, {another, 40 * MiB}}); };
+  CHECK_THROWS_WITH_AS(reserves(), doctest::Contains("80.00 MiB were requested"), out_of_memory);
+  CHECK(pool->usage().reserved_current == 48 * MiB);
+}
 
 HIPVMM_TEST_CASE_IN("idle memory: an arena's serves requests of every kind", {small_device}) {
   const auto arena = idle_arena();
