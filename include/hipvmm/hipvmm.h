@@ -266,11 +266,12 @@ hipvmm_status hipvmm_buffer_access(hipvmm_buffer buffer, int device, hipvmm_righ
 /* ---- Sharing with other processes ---- */
 
 /** Publishes a buffer made with "shareable=posix_fd" at a path; the publication may outlive the
- * buffer. Options: patience (milliseconds), max_importers, users (uids, "1000+1001"), tag. */
+ * buffer. Options: patience (milliseconds), max_importers, users (uids, "1000+1001"); element_size,
+ * element_align and tag of elements, as importers name them, such as 4, 4 and 0 for floats. */
 hipvmm_status hipvmm_buffer_publish(hipvmm_buffer buffer, const char* path, const char* options,
                                     hipvmm_publication* publication);
 /** Publishes at `path` the memory that another process published at `from`, so that it outlives
- * that process. Options: those above without tag. */
+ * that process. Options: the first three of these. */
 hipvmm_status hipvmm_publication_keep(const char* from, const char* path, const char* options,
                                       hipvmm_publication* publication);
 hipvmm_status hipvmm_publication_destroy(hipvmm_publication publication);

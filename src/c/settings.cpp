@@ -106,8 +106,12 @@ std::vector<option> serving_table(publication_options& to) {
           users_option(to.other_users)};
 }
 
-option tag_option(std::uint64_t& to) {
-  return number_option("tag", "a number", to, std::numeric_limits<std::uint64_t>::max());
+/// Adds the options of the elements of a publication.
+void add_elements(std::vector<option>& to, element_identity& elements) {
+  to.insert(to.end(), {bytes_option("element_size", "bytes", elements.size),
+                       bytes_option("element_align", "bytes", elements.align),
+                       number_option("tag", "a number", elements.tag,
+                                     std::numeric_limits<std::uint64_t>::max())});
 }
 
 option priority_option(int& to) {
@@ -389,7 +393,7 @@ evictable_options evictable_settings(const char* options) {
 publishing_settings publication_settings(const char* options) {
   publishing_settings made{{}, elements_of<unsigned char>()};
   std::vector<option> all = serving_table(made.options);
-  all.push_back(tag_option(made.elements.tag));
+  add_elements(all, made.elements);
   apply_options("a publication", text_of(options), all);
   return made;
 }
@@ -403,21 +407,19 @@ publication_options keeping_settings(const char* options) {
 attaching_settings attachment_settings(const char* options) {
   attaching_settings made{{}, elements_of<unsigned char>()};
   const device_ref current = device_ref::current();
-  apply_options(
-      "an attachment", text_of(options),
-      {{"right", right_allowed, [&](text value) { made.options.right = right_value(value); }},
-       access_option("peers", made.options.peers, current),
-       {"device", "a number",
-        [&](text value) {
-          made.options.device =
-              device_ref{static_cast<int>(number_value(value, std::numeric_limits<int>::max()))};
-        }},
-       devices_option("other_devices", made.options.other_devices),
-       users_option(made.options.other_users),
-       milliseconds_option("timeout", made.options.timeout),
-       bytes_option("element_size", "bytes", made.elements.size),
-       bytes_option("element_align", "bytes", made.elements.align),
-       tag_option(made.elements.tag)});
+  std::vector<option> all{
+      {"right", right_allowed, [&](text value) { made.options.right = right_value(value); }},
+      access_option("peers", made.options.peers, current),
+      {"device", "a number",
+       [&](text value) {
+         made.options.device =
+             device_ref{static_cast<int>(number_value(value, std::numeric_limits<int>::max()))};
+       }},
+      devices_option("other_devices", made.options.other_devices),
+      users_option(made.options.other_users),
+      milliseconds_option("timeout", made.options.timeout)};
+  add_elements(all, made.elements);
+  apply_options("an attachment", text_of(options), all);
   return made;
 }
 

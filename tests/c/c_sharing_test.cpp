@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <chrono>
+
+#include <hipvmm/ipc/attached_region.hpp>
 #include "c/c_interface.hpp"
 #include "support/process/temporary_folder.hpp"
 
@@ -90,6 +93,24 @@ TEST_CASE("C sharing: kept memory outlives its buffer and its publication") {
   char read[3];
   require_ok(hipvmm_copy(read, data, 3, nullptr));
   CHECK(std::string(read, 3) == "abc");
+}
+
+TEST_CASE("C sharing: a C++ program attaches to the elements that C names") {
+  const temporary_folder folder;
+  const std::string path = (folder.path() / "floats").string();
+  const owned_buffer buffer = make_buffer(shareable);
+  const float values[]{1, 2, 3};
+  require_ok(hipvmm_buffer_append(buffer, values, sizeof values, nullptr));
+  owned_publication published;
+  require_ok(hipvmm_buffer_publish(buffer, path.c_str(), "element_size=4,element_align=4",
+                                   published.out()));
+  require_ok(hipvmm_publication_announce(published, buffer, nullptr));
+  const stream stream;
+  attached_vector<float> attached{path};
+  CHECK(attached.wait_for(3, std::chrono::seconds{10}, stream));
+  CHECK(attached.size() == 3);
+  owned_attachment bytes;
+  CHECK(hipvmm_attach(path.c_str(), nullptr, bytes.out()) == HIPVMM_ERROR_IPC);
 }
 
 TEST_CASE("C sharing: wrong paths, buffers and elements are refused with a sentence") {

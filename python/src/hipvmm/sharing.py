@@ -31,7 +31,8 @@ class Publication(Owner):
     """An array at a path of the file system, to which other processes attach().
 
     Nothing is seen there before announce(). The array must be made with shareable="posix_fd".
-    Options: patience (milliseconds), max_importers, users ("1000+1001"), tag.
+    Options: patience (milliseconds), max_importers, users ("1000+1001"), tag; element_size and
+    element_align for a C++ program's attached_vector, such as 4 and 4 of floats.
     """
 
     _destroy_function = "publication_destroy"
@@ -173,6 +174,6 @@ def attach(path: Path, dtype: Any = "uint8", row_shape: Sequence[int] = (), *,
     """Attaches to the publication of another process at a path.
 
     Options: peers, timeout (milliseconds), users, tag; element_size and element_align if the owner
-    is a C++ program that publishes elements. Raises IpcError if no process publishes there.
+    publishes elements. Raises IpcError if no process publishes there.
     """
     return Attachment(path, dtype, row_shape, right=right, device=device, **options)
