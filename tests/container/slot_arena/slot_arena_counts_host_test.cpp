@@ -103,13 +103,12 @@ HIPVMM_TEST_CASE_IN("slot_arena: a batch larger than the device takes no idle me
   mr::vmm_pool_resource idle{first_device};
   idle.deallocate_sync(idle.allocate_sync(8 * MiB), 8 * MiB);
   first_device.synchronize();
-  slot_arena_options options = small_slots(40);
+  slot_arena_options options = small_slots(2);
+  options.bytes_per_slot = 24 * MiB;
   std::size_t evictions = 0;
   options.evict = [&](std::size_t) { ++evictions; };
   slot_arena arena{first_device, options};
-  sizes all(40);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-  CHECK_THROWS_WITH_AS(arena.commit(all, sizes(40, 1), stream),
+  CHECK_THROWS_WITH_AS(arena.commit(sizes{0, 1}, sizes(2, 24 * MiB), stream),
                        doctest::Contains("the request is larger than the device's memory"),
                        out_of_memory);
   CHECK(idle.statistics().reserved_current == 8 * MiB);
