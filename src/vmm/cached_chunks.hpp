@@ -17,6 +17,7 @@
 #include <hipvmm/vmm/chunk_cache_statistics.hpp>
 #include <hipvmm/vmm/physical_chunk.hpp>
 #include "core/descriptors.hpp"
+#include "core/owner_process.hpp"
 
 namespace hipvmm::detail {
 
@@ -127,6 +128,7 @@ struct cached_chunks {
 
   const device_ref device;
   cached_chunks* const next;
+  const owner_process process;
   alignas(64) mutable std::mutex mutex;  // guards all below; the rest never changes
   chunk_cache_statistics statistics{};
 

@@ -56,7 +56,7 @@ struct chunk_cache::state {
   state(std::size_t limit, std::chrono::milliseconds retention, lifetime ends) noexcept
       : ends_with{ends}, bounds{limit, age_of(retention)} {}
   ~state() {
-    if (process.is_of_parent()) return;
+    if (is_of_parent()) return;
     decay.cancel_or_wait();
     evicted_chunks out;
     for_each([&](cached_chunks& each) { each.drop_all(out); });
@@ -65,6 +65,12 @@ struct chunk_cache::state {
   }
   state& operator=(state&&) = delete;
 
+  /// Whether this is a child of fork() of the process that used the cache first. The program's
+  /// start makes the shared cache, and may fork before HIP's first call.
+  [[nodiscard]] bool is_of_parent() const noexcept {
+    const cached_chunks* const newest = first.load(std::memory_order_acquire);
+    return newest != nullptr && newest->process.is_of_parent();
+  }
   template <typename Body>
   void for_each(Body body) const {
     for (cached_chunks* each = first.load(std::memory_order_acquire); each != nullptr;
@@ -98,6 +104,7 @@ struct chunk_cache::state {
   /// results. A thread that finds nothing left waits here for those that release.
   template <typename Choose>
   std::size_t release(Choose choose) {
+    if (is_of_parent()) return 0;
     // The error handler may wait for a thread that waits here.
     const detail::callbacks_wait until_unlocked;
     const std::lock_guard one_at_a_time{releasing};
@@ -198,7 +205,6 @@ struct chunk_cache::state {
     return registered;
   }
 
-  const detail::owner_process process;
   const lifetime ends_with;
   std::atomic<cached_chunks*> first{nullptr};  // the newest; none is removed
   std::atomic<std::size_t> devices{0};
@@ -297,8 +303,9 @@ std::size_t chunk_cache::byte_limit() const noexcept { return state_->bounds.byt
 void chunk_cache::set_retention(std::chrono::milliseconds retention) noexcept {
   state_->bounds.age = age_of(retention);
   state_->release_expired(clock::now(), std::numeric_limits<std::size_t>::max());
-  // The task may be due only by the former retention.
-  if (state_->bounds.longest() && !state_->decay.request_now()) trim();
+  // The task may be due only by the former retention. Without chunks no thread begins, because the
+  // process may fork before HIP's first call.
+  if (state_->oldest() && state_->bounds.longest() && !state_->decay.request_now()) trim();
 }
 
 std::chrono::milliseconds chunk_cache::retention() const noexcept {

@@ -12,6 +12,7 @@
 #include <hipvmm/runtime/event.hpp>
 #include <hipvmm/vmm/memory_registrar.hpp>
 #include <hipvmm/vmm/shareable_handle.hpp>
+#include "core/background_task.hpp"
 #include "runtime/host/pinned_memory.hpp"
 #include "support/host/host_provider.hpp"
 #include "support/process/forked_child.hpp"
@@ -163,6 +164,40 @@ TEST_CASE("chunk_cache: its end in a child of fork() waits for no thread of the 
   is_over = true;
   locks.join();
   CHECK(ends);
+}
+
+TEST_CASE("chunk_cache: trims in a child of fork() call no HIP and wait for no thread") {
+  chunk_cache cache{GiB, std::chrono::milliseconds{60'000}};
+  std::vector<physical_chunk> chunks;
+  for (int i = 0; i < 2; ++i) chunks.emplace_back(first_device, granule());
+  for (physical_chunk& each : chunks) cache.recycle(std::move(each));
+  const planned_faults slow{"hipMemRelease delay=300ms"};
+  const call_counter releases{"hipMemRelease"};
+  std::thread trims{[&] { cache.trim(granule()); }};
+  while (releases.count() == 0) std::this_thread::yield();
+  CHECK(succeeds_in_forked_child([&] {
+    const call_counter calls{nullptr};
+    cache.set_byte_limit(0);
+    return cache.trim() == 0 && calls.count() == 0;
+  }));
+  trims.join();
+  CHECK(cache.statistics().bytes == granule());
+}
+
+HIPVMM_CHILD("sets the cache, and forks before HIP's first call") {
+  chunk_cache::shared().set_byte_limit(GiB);
+  chunk_cache::shared().set_retention(std::chrono::milliseconds{60'000});
+  chunk_cache::shared().trim();
+  detail::wait_for_background_tasks();
+  CHECK(succeeds_in_forked_child([] {
+    chunk_cache::shared().recycle(physical_chunk{first_device, granule()});
+    return chunk_cache::shared().statistics().bytes == granule() &&
+           chunk_cache::shared().trim() == granule();
+  }));
+}
+
+TEST_CASE("chunk_cache: a program that sets it before it forks and uses HIP keeps chunks") {
+  check_child("sets the cache, and forks before HIP's first call");
 }
 
 /// Has HIP refuse `call` while `end` runs, and a child of fork() try again.
