@@ -59,11 +59,17 @@ std::string stuck_text(std::size_t bytes) {
          "devices, as it does while a stream is being captured; end the capture and try again";
 }
 
+// Questions make no queue: it belongs to one process, which may fork before HIP's first call.
+constinit std::atomic<bool> is_queue_made{false};
+
 /// One thread queries all events in turn, so that no stream delays the memory of another. One
 /// thread for each device waits for that device.
 class retirement_queue {
  public:
-  retirement_queue() { set_retired_bytes_function(retired_bytes); }
+  retirement_queue() {
+    set_retired_bytes_function(retired_bytes);
+    is_queue_made = true;
+  }
 
   bool add(retired_list& one) noexcept;
   std::size_t waiting_bytes_of(device_ref device) const;
@@ -447,12 +453,14 @@ bool reclaim_retired(const out_of_memory& shortage, std::uint64_t seen, const id
 }  // namespace detail
 
 retirement_statistics retired_memory() {
+  if (!detail::is_queue_made) return {};
   return detail::only<detail::retirement_queue>().statistics();
 }
 
 void drain_retired_memory() {
-  detail::only<detail::retirement_queue>().wait_while_any(
-      [](const detail::retired_item&) { return true; });
+  if (detail::is_queue_made)
+    detail::only<detail::retirement_queue>().wait_while_any(
+        [](const detail::retired_item&) { return true; });
   for (const auto met : {detail::refusals::pass, detail::refusals::wait})
     detail::retry_refused_ends(met);
 }

@@ -4,6 +4,7 @@
 #include <hipvmm/runtime/device_allocation.hpp>
 #include "region/region_test.hpp"
 #include "support/host/host_test.hpp"
+#include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -422,6 +423,20 @@ TEST_CASE("retirement: the chunks of a cache that is gone are released under no 
   CHECK(fault.struck());
   // The memory counts as waiting until the last chunk is released.
   CHECK(waiting_when_told == 1);
+}
+
+HIPVMM_CHILD("asks for retired memory, and forks before HIP's first call") {
+  CHECK(retired_memory().waiting == 0);
+  drain_retired_memory();
+  CHECK(succeeds_in_forked_child([] {
+    region_in_use subject;
+    subject.region.trim(subject.unit, subject.stream);
+    return retired_memory().waiting_bytes == 3 * subject.unit;
+  }));
+}
+
+TEST_CASE("retirement: a program that asks before it forks and uses HIP waits for no work") {
+  check_child("asks for retired memory, and forks before HIP's first call");
 }
 
 TEST_SUITE_END();
