@@ -252,6 +252,16 @@ TEST_CASE("C interface: a child of fork() is refused each resource, and may end 
   require_ok(hipvmm_reset_device_resource(0));
 }
 
+HIPVMM_CHILD("frees null, and forks before HIP's first call") {
+  hipvmm_device_deallocate(nullptr, nullptr, 0);
+  hipvmm_device_deallocate_sync(nullptr);
+  CHECK(succeeds_in_forked_child([] { return hipvmm_device_allocate_sync(100, 0) != nullptr; }));
+}
+
+TEST_CASE("device_deallocate: null ties the memory of a device to no process") {
+  check_child("frees null, and forks before HIP's first call");
+}
+
 HIPVMM_TEST_CASE_IN(
     "device_allocate: a child of fork() is refused, and exits beside its parent's threads", {}) {
   hipvmm_device_deallocate(nullptr, hipvmm_device_allocate(nullptr, 100, 0), 0);
