@@ -23,7 +23,8 @@ constexpr std::size_t most_notes = 64;
 constexpr std::chrono::milliseconds measured_for{100};
 
 std::size_t bytes_of(double fraction, std::size_t total) noexcept {
-  return static_cast<std::size_t>(fraction * static_cast<double>(total));
+  // A double rounds the largest totals up to 2^64, which no size has.
+  return fraction < 1 ? static_cast<std::size_t>(fraction * static_cast<double>(total)) : total;
 }
 
 pressure_level level_of(const pressure_bound& of, const pressure_options& by) noexcept {

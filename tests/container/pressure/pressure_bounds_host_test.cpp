@@ -135,6 +135,17 @@ TEST_CASE("pressure: no callback runs in a thread whose stream is captured") {
   }
 }
 
+TEST_CASE("pressure: the whole is a mark of the largest limit too") {
+  pressure_options options;
+  options.low = {1, 0};
+  options.high = options.critical = {};
+  options.hysteresis = 1;
+  options.device_memory = false;
+  options.limit = std::numeric_limits<std::size_t>::max();
+  pressure_subscription all{first_device, options};
+  CHECK(all.now().level == pressure_level::low);
+}
+
 TEST_CASE("pressure: bad options, and a child of fork()") {
   pressure_options options;
   options.high.fraction = 1.5;
