@@ -305,7 +305,8 @@ void chunk_cache::set_retention(std::chrono::milliseconds retention) noexcept {
   state_->release_expired(clock::now(), std::numeric_limits<std::size_t>::max());
   // The task may be due only by the former retention. Without chunks no thread begins, because the
   // process may fork before HIP's first call.
-  if (state_->oldest() && state_->bounds.longest() && !state_->decay.request_now()) trim();
+  const bool is_due = state_->decay.pending() || state_->oldest();
+  if (is_due && state_->bounds.longest() && !state_->decay.request_now()) trim();
 }
 
 std::chrono::milliseconds chunk_cache::retention() const noexcept {
