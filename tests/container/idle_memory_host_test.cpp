@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Idle memory of one object serves requests of all others of the process: pools, arenas, vectors.
-#include <hipvmm/container/reserve_all.hpp>
 #include <hipvmm/vmm/idle/idle_memory.hpp>
 
 #include <unistd.h>
 
+#include <chrono>
+#include <deque>
+
 #include <hipvmm/container/device_uvector.hpp>
+#include <hipvmm/container/reserve_all.hpp>
 #include <hipvmm/ipc/budget/memory_budget.hpp>
 #include "container/container_test.hpp"
 #include "support/device_use.hpp"
@@ -14,6 +17,7 @@
 namespace hipvmm::test {
 namespace {
 
+using namespace std::chrono_literals;
 using numbers = std::vector<std::size_t>;
 
 constexpr const char* small_device = "HIPVMM_HOST_MEMORY=64MiB";
@@ -260,6 +264,27 @@ HIPVMM_TEST_CASE_IN("idle memory: of work under way it is not waited for", {smal
   busy.release();
   first_device.synchronize();
   vector.resize_uninitialized(32 * MiB);
+}
+
+HIPVMM_TEST_CASE_IN("idle memory: for work on ten pools' memory a request waits once",
+                    {small_device, "HIPVMM_HOST_PROFILE=strict"}) {
+  std::deque<mr::vmm_pool_resource> pools;
+  blocked_stream busy{first_device};
+  for (int i = 0; i < 10; ++i) {
+    mr::vmm_pool_resource& one = pools.emplace_back(first_device);
+    one.deallocate(busy, one.allocate(busy, 4 * MiB), 4 * MiB);
+  }
+  growable_device_vector<char> vector{first_device};
+  std::chrono::nanoseconds shortest = 1s;
+  // A busy machine takes longer.
+  for (int i = 0; i < 5; ++i) {
+    const auto began = std::chrono::steady_clock::now();
+    CHECK_THROWS_AS(vector.resize_uninitialized(32 * MiB), out_of_memory);
+    shortest =
+        std::min(shortest, std::chrono::nanoseconds{std::chrono::steady_clock::now() - began});
+  }
+  CHECK(shortest < 10 * 20ms);
+  busy.release();
 }
 
 HIPVMM_TEST_CASE_IN("idle memory: two threads that ask each other come to an end", {small_device}) {

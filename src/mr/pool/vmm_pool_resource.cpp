@@ -155,38 +155,26 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
       sleep->require_use();
   }
 
-  // For work on free memory. Short, because that work may wait for the thread that asks.
-  static constexpr std::chrono::milliseconds patience{20};
-
   [[nodiscard]] detail::given_memory give_idle(const detail::idle_request& wanted) override {
     // A pool that lacks memory itself uses all that it has.
     if (memory->is_reclaiming()) return {};
     const std::size_t held = allocator.physical_bytes();
     pool::chunk_gift gift{wanted};
     std::size_t given = 0;
-    using time = std::chrono::steady_clock;
-    const auto trim = [&](std::size_t bytes_to_keep, time::time_point deadline,
-                          pool::chunk_gift* to) {
-      detail::report_exceptions([&] { given += allocator.trim(bytes_to_keep, deadline, to); });
+    pool::chunk_gift* to = wanted.taker == nullptr ? nullptr : &gift;
+    std::chrono::steady_clock::time_point deadline = wanted.deadline;
+    // If addresses pin memory, this pool's addresses would pin a chunk that the taker got.
+    const bool gives_all = !memory->traits.returns_memory;
+    if (gives_all) to = nullptr;
+    // A trim leaves chunks that are larger than its excess.
+    for (std::size_t excess = gives_all ? held : wanted.bytes; given < wanted.bytes; excess *= 2) {
+      const std::size_t kept = std::max(floor, held - std::min(held, excess));
+      detail::report_exceptions([&] {
+        given += allocator.trim(kept, std::exchange(deadline, {}), std::exchange(to, nullptr));
+      });
       // Chunks that have moved count even if a turn of the trim fails.
       given = std::max(given, gift.moved);
-    };
-    pool::chunk_gift* to = wanted.taker == nullptr ? nullptr : &gift;
-    const auto give = [&](time::time_point deadline) {
-      // A trim leaves chunks that are larger than its excess.
-      for (std::size_t excess = wanted.bytes; given < wanted.bytes; excess *= 2) {
-        const std::size_t kept = std::max(floor, held - std::min(held, excess));
-        trim(kept, std::exchange(deadline, {}), std::exchange(to, nullptr));
-        if (kept == floor) break;
-      }
-    };
-    const time::time_point end = std::max(wanted.deadline, time::now() + patience);
-    // If addresses pin memory, this pool's addresses would pin a chunk that the taker got.
-    if (!memory->traits.returns_memory) {
-      trim(floor, end, nullptr);
-    } else {
-      give({});
-      give(end);
+      if (kept == floor) break;
     }
     return {.released = given - gift.moved, .moved = gift.moved};
   }

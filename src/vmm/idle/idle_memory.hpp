@@ -22,7 +22,7 @@ namespace detail {
 struct idle_request {
   device_ref device{0};
   std::size_t bytes = 0;  ///< the shortage's if that is more
-  /// Until then a holder may wait for work that uses free memory; a pool waits 20 ms in any case.
+  /// Until then holders may wait for work that uses free memory; not less than 20 ms together.
   std::chrono::steady_clock::time_point deadline = {};
   /// Until then the request waits, between calls of holders, for work on memory to be evicted.
   std::chrono::steady_clock::time_point evicts_until = {};
