@@ -35,8 +35,6 @@ bool lists(std::string_view names, std::string_view name) {
   return names.find(std::string{","}.append(name).append(",")) != std::string_view::npos;
 }
 
-using silent_probes = std::map<std::string_view, std::string>;  // how each was silent
-
 class conversation {
  public:
   conversation(device_ref device, capability::record& found, const std::string& program,
@@ -44,13 +42,10 @@ class conversation {
       : found_{found}, child_{program, arguments(device, program, without)} {}
 
   enum class result { done, broke_in_probe, silent_in_probe, ended_from_outside, useless };
-  /// Waits twice as long for a probe that was `silent`, and before the first if there are any.
-  result hold(std::chrono::milliseconds patience, const silent_probes& silent) {
+  result hold(std::chrono::milliseconds patience) {
     std::string line;
     for (;;) {
-      const bool is_again = begun_ == nullptr ? !silent.empty() : silent.contains(begun_->name);
-      const auto longest = is_again ? 2 * patience : patience;
-      const probe_process::reading got = child_.read_line(line, longest);
+      const probe_process::reading got = child_.read_line(line, patience);
       if (got == probe_process::reading::line) {
         if (!take(line)) return result::useless;
         if (done_) return result::done;
@@ -60,7 +55,7 @@ class conversation {
       const probe_process::ending how = said_end_.value_or(seen);
       what_ = how.how;
       const bool is_late = got == probe_process::reading::late;
-      if (is_late) what_ = "did nothing for " + std::to_string(longest.count()) + " ms";
+      if (is_late) what_ = "did nothing for " + std::to_string(patience.count()) + " ms";
       if (begun_ == nullptr) return result::useless;
       if (is_late) return result::silent_in_probe;
       return how.from_outside ? result::ended_from_outside : result::broke_in_probe;
@@ -136,14 +131,14 @@ std::string probe_in_child(device_ref device, capability::record& found, const s
                            std::chrono::milliseconds patience) {
   constexpr int most_children = 5;
   std::string asked = ",";
-  silent_probes silent;  // each is asked once more
+  std::map<std::string_view, std::string> silent;  // how each was silent; it is asked once more
   int broke = 0;
   for (int children = 0; broke < most_children && children < 2 * most_children; ++children) {
     for (const probe& each : all_probes())
       if (!each.is_open(found) && !lists(asked, each.name)) asked.append(each.name).append(",");
     try {
       conversation talk{device, found, program, asked};
-      const conversation::result came = talk.hold(patience, silent);
+      const conversation::result came = talk.hold(silent.empty() ? patience : 2 * patience);
       if (came == conversation::result::done) return {};
       if (came == conversation::result::useless) return program + " " + talk.what();
       const probe& broken = *talk.begun();

@@ -211,20 +211,6 @@ TEST_CASE("probes: each that a process was silent in is asked again, more patien
   }
 }
 
-TEST_CASE("probes: one that follows a silent one has no more time than others at first") {
-  const temporary_folder folder;
-  const std::string seen = (folder.path() / "seen").string();
-  const capability::record found =
-      signalled_program{"[ -e " + seen + " ] || { : > " + seen + "; exec sleep 60; }\n" +
-                        "echo 'tail_access=yes  # it was seen'\n"
-                        "case $3 in *,keeps_read_only,*) echo end; exit;; esac\n"
-                        "echo begin keeps_read_only\n"
-                        "exec sleep 60"}
-          .ask(std::chrono::milliseconds{600});
-  const std::string& why = found.reasons[index_of(trait::keeps_read_only)];
-  CHECK_MESSAGE(why.find("nothing for 1200 ms, and before for 600 ms") != std::string::npos, why);
-}
-
 /// While it lives, the system reaps this process's children itself and reports no end of one.
 class ignored_children {
  public:
