@@ -419,6 +419,10 @@ bool growable_storage::is_address_stable() const noexcept {
   return memory_ && (memory_->is_address_stable() || has_fixed_address());
 }
 
+bool growable_storage::has_chunks() const noexcept {
+  return memory_ && memory_->is_address_stable();
+}
+
 growable_storage growable_storage::empty_copy() const {
   growable_storage result{device_, options_};
   if (!memory_) return result;

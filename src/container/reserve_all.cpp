@@ -2,6 +2,7 @@
 #include <hipvmm/container/reserve_all.hpp>
 
 #include <algorithm>
+#include <map>
 
 #include <boost/container/small_vector.hpp>
 
@@ -18,34 +19,20 @@ struct grown_storage {
 };
 
 /// Each request by itself may fit, and would take memory of others for nothing. Throws:
-/// out_of_memory if a device, or its memory_budget, could never hold all vectors of `requests`.
+/// out_of_memory if a device, or its memory_budget, could never hold the chunks to be added.
 void require_possible(std::initializer_list<reservation_request> requests) {
-  struct vector_size {
-    const growable_storage* storage;
-    std::size_t bytes;
-  };
-  boost::container::small_vector<vector_size, 8> sizes;
+  std::map<const growable_storage*, std::size_t> added;
   for (const reservation_request& each : requests) {
     const growable_storage& of = each.storage();
-    // Limits count no vector without chunks.
-    if (!of.is_address_stable() || !of.options().chunks.placement.is_one_device()) continue;
-    const auto same = std::ranges::find(sizes, &of, &vector_size::storage);
-    if (same == sizes.end())
-      sizes.push_back({&of, std::max(of.capacity_bytes(), each.bytes())});
-    else
-      same->bytes = std::max(same->bytes, each.bytes());
+    if (!of.has_chunks() || !of.options().chunks.placement.is_one_device()) continue;
+    std::size_t& most = added[&of];
+    most = std::max(most, each.bytes() - std::min(each.bytes(), of.capacity_bytes()));
   }
-  for (const vector_size& first : sizes) {
-    const device_ref device = first.storage->device();
-    std::size_t bytes = 0;
-    std::size_t added = 0;
-    for (const auto& [storage, then] : sizes) {
-      if (storage->device() != device) continue;
-      bytes = add_bytes(bytes, then);
-      added += then - storage->capacity_bytes();
-    }
-    detail::require_possible_chunks(device, bytes, added);
-  }
+  std::map<device_ref, std::size_t> of_devices;
+  for (const auto& [storage, bytes] : added)
+    if (bytes != 0) of_devices[storage->device()] = add_bytes(of_devices[storage->device()], bytes);
+  for (const auto& [device, bytes] : of_devices)
+    detail::require_possible_chunks(device, bytes, bytes);
 }
 
 }  // namespace

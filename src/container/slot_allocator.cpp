@@ -188,7 +188,10 @@ void slot_allocator::commit(const std::size_t* slots, const std::size_t* lengths
   }
   const events_wait until_done;
   if (attempt([&] { grow_all(slots, lengths, count, stream); },
-              [&](const shortage& why) { return evict_ && why.can_be_relieved(); }))
+              [&](const shortage& why) {
+                // The callback may raise the arena's own budget.
+                return evict_ && (why.cause == exhausted::limit || why.can_be_relieved());
+              }))
     return;
   ++evictions_;
   {

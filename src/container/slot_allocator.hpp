@@ -186,9 +186,9 @@ class slot_allocator final : sleep_participant, idle_holder {
   void shorten(std::size_t which, std::size_t length);
   void grow_all(const std::size_t* slots, const std::size_t* lengths, std::size_t count,
                 stream_ref stream);
-  /// Throws: out_of_memory if the rows that all slots then need exceed the budget, or the limit of
-  /// the device's memory_budget. No eviction can relieve it if those of the batch alone do, or
-  /// exceed the device's memory.
+  /// Throws: out_of_memory if the rows that all slots then need exceed the budget, the limit of the
+  /// device's memory_budget or the device's memory. No eviction relieves the last two if those of
+  /// the batch alone exceed them.
   void require_budget(const std::size_t* slots, const std::size_t* lengths,
                       std::size_t count) const;
   /// Bytes of the rows that the slots lack and no length needs yet, each counted once.

@@ -189,7 +189,6 @@ void slot_allocator::require_budget(const std::size_t* slots, const std::size_t*
   const std::size_t after = needed_bytes(needed);
   const std::size_t alone = needed_bytes(of_batch);
   const std::size_t most = limit();
-  if (alone > most) throw out_of_memory{budget_shortage(alone, most)};
   if (after > most)
     throw out_of_memory{budget_shortage(after - before, most - std::min(most, before))};
   // Each row by itself may fit, and would take memory of others for nothing.
@@ -357,8 +356,8 @@ given_memory slot_allocator::give_idle(const idle_request& asked) {
                                                                 : !has_passed(which);
   };
   // If addresses pin memory, unmapping some rows returns nothing, but a taker can use their chunks.
-  const bool may_unmap = !rows_.returns_when_empty() || rows_.fits(wanted);
-  bool empties = !may_unmap;
+  const bool may_unmap = !rows_.strategy().pins_memory || rows_.fits(wanted);
+  bool empties = !may_unmap && floor_ == 0;
   for (std::size_t which = 0; empties && which < slots_.size(); ++which) empties = !is_used(which);
   const bool is_taker = rows_.is_taker(wanted);
   const auto held = [&] {

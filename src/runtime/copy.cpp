@@ -130,7 +130,7 @@ std::string side_defect(const char* what, const copy_side& side, std::size_t byt
     if (found.kind == detail::pointer_kind::unknown && !is_readable(at))
       return std::string{"the "} + what + " " + detail::address_text(at) +
              " is not backed by memory, or was freed: commit memory there, resume() the tag under "
-             "which it sleeps, or use what is allocated";
+             "which it sleeps, or pass allocated memory";
     if (found.kind != detail::pointer_kind::device) return {};
     if (side.named && *side.named != found.device)
       return std::string{"the "} + what + " is memory of " + name_of(found.device) +

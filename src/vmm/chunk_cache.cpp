@@ -68,8 +68,9 @@ struct chunk_cache::state {
   /// Whether this is a child of fork() of the process that used the cache first. The program's
   /// start makes the shared cache, and may fork before HIP's first call.
   [[nodiscard]] bool is_of_parent() const noexcept {
-    const cached_chunks* const newest = first.load(std::memory_order_acquire);
-    return newest != nullptr && newest->process.is_of_parent();
+    bool result = false;
+    for_each([&](const cached_chunks& each) { result = result || each.process.is_of_parent(); });
+    return result;
   }
   template <typename Body>
   void for_each(Body body) const {
@@ -305,6 +306,7 @@ void chunk_cache::set_retention(std::chrono::milliseconds retention) noexcept {
   state_->release_expired(clock::now(), std::numeric_limits<std::size_t>::max());
   // The task may be due only by the former retention. Without chunks no thread begins, because the
   // process may fork before HIP's first call.
+  if (state_->is_of_parent()) return;
   const bool is_due = state_->decay.pending() || state_->oldest();
   if (is_due && state_->bounds.longest() && !state_->decay.request_now()) trim();
 }

@@ -37,8 +37,8 @@ struct slot_arena_options {
   int priority = 0;  ///< as pool_options::priority
   /// Blocks in each plane that a background thread keeps backed behind each slot in use.
   std::size_t prefetch_blocks = 1;
-  /// If a commit() does not fit, it calls this in its thread, and is then tried once more; not if
-  /// its slots alone need more than the budget.
+  /// If a commit() does not fit, it calls this in its thread, and is then tried once more. A batch
+  /// that alone exceeds a memory_budget's limit or the device fails without the call.
   /// - It may call trim(), set_budget(), queries, and release() and truncate() for slots that the
   ///   commit does not name (for others they throw std::invalid_argument). acquire(), commit(),
   ///   share_prefix(), make_writable() and set_eviction() throw std::logic_error. It must not move

@@ -494,7 +494,8 @@ def _lender(data: Any) -> Any:
 
 def _flattened(data: Any) -> Tuple[Sequence[Any], Tuple[int, ...]]:
     """The elements of a list of lists, without numpy, and its shape."""
-    if not any(isinstance(each, (list, tuple, range)) for each in data):
+    if isinstance(data, range) or not any(
+            isinstance(each, (list, tuple, range)) for each in data):
         return data, (len(data),)
     parts = [_flattened(each) if isinstance(each, (list, tuple, range)) else ((), ())
              for each in data]

@@ -232,6 +232,7 @@ void* hipvmm_device_allocate(void* stream, size_t bytes, int device) {
 }
 
 void hipvmm_device_deallocate(void* stream, void* pointer, int) {
+  // The process that makes the blocks keeps them, so null makes none.
   if (pointer == nullptr) return;
   detail::report_exceptions(
       [&] { device_blocks::shared().deallocate(stream_of(stream), pointer); });
@@ -246,7 +247,6 @@ void* hipvmm_device_allocate_sync(size_t bytes, int device) {
 }
 
 void hipvmm_device_deallocate_sync(void* pointer) {
-  // The blocks belong to the process that asks for them first.
   if (pointer == nullptr) return;
   device_blocks::shared().deallocate_sync(pointer);
 }

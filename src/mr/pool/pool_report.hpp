@@ -14,6 +14,7 @@
 #include <hipvmm/runtime/device.hpp>
 #include "core/check.hpp"
 #include "mr/pool/allocator/placement.hpp"
+#include "vmm/chunk_limit.hpp"
 
 namespace hipvmm::mr {
 
@@ -71,7 +72,10 @@ struct pool_bounds {
     why = *refused;
     why.used = now.used_current;
     // The backend asks for the request in parts, and has released those that it got.
-    if (why.cause == exhausted::budget) why.requested = bytes;
+    if (why.cause == exhausted::budget) {
+      why.requested = bytes;
+      why.available = detail::chunk_bytes_left(bounds.device);
+    }
     if (why.cause == exhausted::device_memory) {
       why.requested = bytes;
       why.available = bounds.free;

@@ -162,19 +162,21 @@ struct vmm_pool_resource::state final : pool_state, private detail::idle_holder 
     pool::chunk_gift gift{wanted};
     std::size_t given = 0;
     pool::chunk_gift* to = wanted.taker == nullptr ? nullptr : &gift;
-    std::chrono::steady_clock::time_point deadline = wanted.deadline;
     // If addresses pin memory, this pool's addresses would pin a chunk that the taker got.
     const bool gives_all = !memory->traits.returns_memory;
     if (gives_all) to = nullptr;
-    // A trim leaves chunks that are larger than its excess.
-    for (std::size_t excess = gives_all ? held : wanted.bytes; given < wanted.bytes; excess *= 2) {
-      const std::size_t kept = std::max(floor, held - std::min(held, excess));
-      detail::report_exceptions([&] {
-        given += allocator.trim(kept, std::exchange(deadline, {}), std::exchange(to, nullptr));
-      });
-      // Chunks that have moved count even if a turn of the trim fails.
-      given = std::max(given, gift.moved);
-      if (kept == floor) break;
+    for (auto deadline : {std::chrono::steady_clock::time_point{}, wanted.deadline}) {
+      // A trim leaves chunks that are larger than its excess.
+      for (std::size_t excess = gives_all ? held : wanted.bytes; given < wanted.bytes;
+           excess *= 2) {
+        const std::size_t kept = std::max(floor, held - std::min(held, excess));
+        detail::report_exceptions([&] {
+          given += allocator.trim(kept, std::exchange(deadline, {}), std::exchange(to, nullptr));
+        });
+        // Chunks that have moved count even if a turn of the trim fails.
+        given = std::max(given, gift.moved);
+        if (kept == floor) break;
+      }
     }
     return {.released = given - gift.moved, .moved = gift.moved};
   }

@@ -156,10 +156,10 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
     }
     return most >= missing;
   };
-  const auto ask_each = [&](bool evicts) {
+  const auto ask_all = [&] {
     std::optional<bool> may_evict;
     for (const auto& each : asked.others()) {
-      if (wanted.bytes == 0 || (is_evicted(each) && !evicts)) break;
+      if (wanted.bytes == 0) break;
       if (is_evicted(each) && !may_evict) may_evict = can_evict_enough();
       with_holder(*each, [&](idle_holder& holder) {
         // give_idle() of a holder that has nothing counts the request.
@@ -172,12 +172,11 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
       });
     }
   };
-  const auto deadline = std::exchange(wanted.deadline, {});
-  ask_each(false);
-  // Once more, because addresses that a later holder freed may have pinned an earlier one's memory,
-  // and with a wait, of all holders together, because an eviction costs more.
-  wanted.deadline = std::max(deadline, std::chrono::steady_clock::now() + patience);
-  ask_each(true);
+  // One for all holders, in their order.
+  wanted.deadline = std::max(wanted.deadline, std::chrono::steady_clock::now() + patience);
+  ask_all();
+  // Addresses that a later holder freed may have pinned an earlier one's memory.
+  if (sum.all() == 0) ask_all();
   if (!may_wait) return sum;
   asked.begin_wait();
   const auto is_busy = [&](const auto& each) {
@@ -195,7 +194,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
     if (goes_on) std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, longest_pause);
     if (is_enough_free()) break;
-    ask_each(true);  // a last time too: work may have ended
+    ask_all();  // a last time too: work may have ended
   }
   return sum;
 }

@@ -88,11 +88,11 @@ TEST_CASE("slot_arena: a block that neighbours have already is not prefetched fo
 
 TEST_CASE("slot_arena: an eviction is told what is missing, however slots are named") {
   const stream stream{first_device};
-  slot_arena_options options = small_slots(4, 3 * row());
+  slot_arena_options options = small_slots(4, row());
   std::size_t missing = 0;
   options.evict = [&](std::size_t bytes) { missing = bytes; };
   slot_arena arena{first_device, options};
-  arena.commit(sizes{0, 3}, sizes{1, 2 * granule()}, stream);
+  arena.commit(sizes{0}, sizes{1}, stream);
   CHECK_THROWS_AS(arena.commit(sizes{1, 0, 1}, sizes{1, 1, 2 * granule()}, stream), out_of_memory);
   CHECK(missing == 2 * row());
 }

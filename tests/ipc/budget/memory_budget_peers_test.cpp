@@ -426,7 +426,9 @@ TEST_CASE_FIXTURE(budget_peers, "memory_budget: requests that never fit together
   CHECK_THROWS_WITH_AS(reserve_all({{one, 5 * unit}, {another, 4 * unit}}), why, out_of_memory);
   CHECK_FALSE(was_asked("other"));
   CHECK(budget.bytes() == 0);
-  growable_device_vector<char> uncounted{first_device, {.fallback = without_vmm::always}};
+  growable_device_vector<char> uncounted{
+      first_device,
+      {.max_bytes = 4 * unit, .past_max = past_max_size::refuse, .fallback = without_vmm::always}};
   reserve_all({{one, 5 * unit}, {one, 4 * unit}, {uncounted, 4 * unit}});  // the larger one counts
   CHECK(one.capacity() == 5 * unit);
 }

@@ -127,20 +127,17 @@ std::optional<std::size_t> slow_path::take_own(pool_source counted) {
 }
 
 std::optional<std::size_t> slow_path::take_followed() {
-  for (bool is_covered = !user_.may_vanish();; is_covered = true) {
-    {
-      const state_lock lock{blocks_.mutex};
-      block* const best = followed_block();
-      if (best == nullptr) return std::nullopt;
-      if (is_covered) {
-        blocks_.index.prepare_for(2);
-        const std::size_t at = blocks_.index.aligned(best->offset, request_.alignment);
-        return blocks_.make_used(blocks_.index.take(*best, at, request_.bytes), at + request_.bytes,
-                                 user_, pool_source::followed_stream);
-      }
-    }
-    if (!renew_user_fence()) return std::nullopt;
-  }
+  // A fence for nothing would be recorded at each miss.
+  if (user_.may_vanish() &&
+      (blocks_.with_lock([&] { return followed_block() == nullptr; }) || !renew_user_fence()))
+    return std::nullopt;
+  const state_lock lock{blocks_.mutex};
+  block* const best = followed_block();
+  if (best == nullptr) return std::nullopt;
+  blocks_.index.prepare_for(2);
+  const std::size_t at = blocks_.index.aligned(best->offset, request_.alignment);
+  return blocks_.make_used(blocks_.index.take(*best, at, request_.bytes), at + request_.bytes,
+                           user_, pool_source::followed_stream);
 }
 
 block* slow_path::followed_block() {

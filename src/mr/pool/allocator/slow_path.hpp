@@ -57,6 +57,7 @@ class slow_path final : block_filter {
   [[nodiscard]] std::optional<std::size_t> take_own(pool_source counted);
   /// Takes the smallest block of other streams that the user's work is ordered after.
   [[nodiscard]] std::optional<std::size_t> take_followed();
+  /// That block, or null. With the state lock.
   [[nodiscard]] block* followed_block();
   /// Records fences, and makes the memory idle that streams have passed.
   [[nodiscard]] std::optional<std::size_t> take_passed();
