@@ -357,7 +357,8 @@ given_memory slot_allocator::give_idle(const idle_request& asked) {
   };
   // If addresses pin memory, unmapping some rows returns nothing, but a taker can use their chunks.
   const bool may_unmap = !rows_.strategy().pins_memory || rows_.fits(wanted);
-  bool empties = !may_unmap && floor_ == 0;
+  // The own cache keeps the floor's chunks.
+  bool empties = !may_unmap && (rows_.returns_when_empty() || floor_ == 0);
   for (std::size_t which = 0; empties && which < slots_.size(); ++which) empties = !is_used(which);
   const bool is_taker = rows_.is_taker(wanted);
   const auto held = [&] {

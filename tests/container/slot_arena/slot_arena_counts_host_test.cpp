@@ -101,8 +101,8 @@ HIPVMM_TEST_CASE_IN("slot_arena: a batch larger than the device takes no idle me
                     {"HIPVMM_HOST_MEMORY=64MiB"}) {
   const stream stream{first_device};
   mr::vmm_pool_resource idle{first_device};
-  idle.deallocate_sync(idle.allocate_sync(8 * MiB), 8 * MiB);
-  first_device.synchronize();
+  idle.deallocate(stream, idle.allocate(stream, 8 * MiB), 8 * MiB);
+  stream.synchronize();
   slot_arena_options options = small_slots(2);
   options.bytes_per_slot = 24 * MiB;
   std::size_t evictions = 0;
