@@ -419,8 +419,10 @@ bool growable_storage::is_address_stable() const noexcept {
   return memory_ && (memory_->is_address_stable() || has_fixed_address());
 }
 
-bool growable_storage::has_chunks() const noexcept {
-  return memory_ && memory_->is_address_stable();
+bool growable_storage::has_chunks() const {
+  if (!memory_ || !memory_->is_address_stable()) return false;
+  static_cast<void>(detail::sleep_participant_of(memory_->chunk_region()));  // of this process
+  return true;
 }
 
 growable_storage growable_storage::empty_copy() const {

@@ -3,6 +3,7 @@
 
 #include "container/container_test.hpp"
 #include "support/host/host_test.hpp"
+#include "support/process/forked_child.hpp"
 
 namespace hipvmm::test {
 namespace {
@@ -91,6 +92,21 @@ TEST_CASE("reserve_all: a call of HIP that fails leaves every capacity as it was
         CHECK(all.rows.capacity() >= 10'000);
         all.check_elements();
       });
+}
+
+TEST_CASE("reserve_all: a child of fork() is refused without a call of HIP") {
+  if (on_fallback()) return;
+  growable_device_vector<int> one{first_device};
+  growable_device_vector<int> another{first_device};
+  CHECK(succeeds_in_forked_child([&] {
+    const call_counter calls{nullptr};
+    try {
+      reserve_all({{one, 1000}, {another, 1000}});
+    } catch (const unsupported&) {
+      return calls.count() == 0;
+    }
+    return false;
+  }));
 }
 
 }  // namespace

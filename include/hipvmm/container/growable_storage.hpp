@@ -192,8 +192,9 @@ class growable_storage {
   /// Whether data() stays while memory is added within max_bytes(). False if the storage was moved
   /// from, and without chunks unless past_max is refuse.
   [[nodiscard]] bool is_address_stable() const noexcept;
-  /// Whether the memory is a region. False if the storage was moved from, and in a child of fork().
-  [[nodiscard]] bool has_chunks() const noexcept;
+  /// Whether the memory is a region. False if the storage was moved from.
+  /// Throws: unsupported in a child of fork().
+  [[nodiscard]] bool has_chunks() const;
   /// Throws: as capability_of().
   [[nodiscard]] std::string explain() const;
   /// Makes an empty storage with these options. Devices with chunks of this one may write to it.

@@ -24,6 +24,7 @@ class reservation_request {
 
 /// Calls growable_device_vector::reserve() for each request, or adds no capacity:
 /// hipvmm::reserve_all({{points, n}, {colours, 3 * n}}).
+/// Chunks that a device, or its memory_budget, could never hold together take no memory of others.
 /// If one throws, vectors that grew past max_size() keep their new address, and vectors without
 /// chunks their capacity. Throws: as reserve().
 void reserve_all(std::initializer_list<reservation_request> requests);
