@@ -40,7 +40,7 @@ address_reservation reserve_at(void* address, std::size_t bytes, device_ref devi
       .requested = bytes,
       .owner = "the addresses from " + address_text(address) + " on",
       .context = "others have some of these, or HIP ignores the address that it is asked for: "
-                 "load it before other memory is made, or start the process again"}};
+                 "ask for them before other memory is made, or start the process again"}};
 }
 
 /// Granularities are powers of two: the greatest is a multiple of each.

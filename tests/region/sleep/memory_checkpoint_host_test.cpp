@@ -170,7 +170,7 @@ TEST_CASE("memory_checkpoint: addresses that others have are named, and those be
   std::ostringstream address;
   address << subject.base;
   CHECK(text.find(address.str()) != std::string::npos);
-  CHECK(text.find("load it before other memory is made") != std::string::npos);
+  CHECK(text.find("ask for them before other memory is made") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(saved_file, "memory_checkpoint: hints that HIP ignores are a refusal") {
