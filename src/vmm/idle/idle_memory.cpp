@@ -137,7 +137,7 @@ template <typename IsEnoughFree>
 given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
                                IsEnoughFree is_enough_free) {
   // For work on free memory. Short, because that work may wait for the thread that asks.
-  constexpr std::chrono::milliseconds patience{20};
+  constexpr std::chrono::milliseconds wait_of_a_request{20};
   given_memory sum;
   const callbacks_wait until_unlocked;  // callbacks may make and end holders
   asked_records asked{*this, wanted.device};
@@ -173,7 +173,7 @@ given_memory idle_holders::ask(idle_request wanted, std::size_t missing,
     }
   };
   // One for all holders, in their order.
-  wanted.deadline = std::max(wanted.deadline, std::chrono::steady_clock::now() + patience);
+  wanted.deadline = std::max(wanted.deadline, std::chrono::steady_clock::now() + wait_of_a_request);
   ask_all();
   // Addresses that a later holder freed may have pinned an earlier one's memory.
   if (sum.all() == 0) ask_all();
