@@ -279,7 +279,7 @@ def test_contents_wait_in_a_file(tmp_path):
     assert now.bytes_on_disk == now.bytes_asleep > 0
     hipvmm.resume("py_file")
     assert list(numbers.copy_to_host()) == [1, 2, 3]
-    with pytest.raises(ValueError, match="set together"):
+    with pytest.raises(ValueError, match="folder is for storage=file only"):
         hipvmm.suspend("py_file", folder=tmp_path)
 
 
