@@ -123,7 +123,17 @@ hsa_status_t hsa_amd_memory_unlock(void* host_ptr) {
   const auto at = all.find(address_of(host_ptr));
   if (at == all.end()) return HSA_STATUS_SUCCESS;
   if (--at->second.references > 0) return HSA_STATUS_SUCCESS;
-  check_unused("unlock", "locked host memory", at->first, at->second.size);
+  // Locks are of whole pages. If a neighbour in the heap is locked too, its lock covers the page
+  // that both share.
+  std::uint64_t begin = at->first;
+  std::uint64_t end = begin + at->second.size;
+  for (const auto& [address, other] : all) {
+    if (address == at->first) continue;
+    const std::uint64_t other_end = address + other.size;
+    if (address <= begin && other_end > begin) begin = std::min(other_end, end);
+    if (address < end && other_end >= end) end = std::max(address, begin);
+  }
+  if (begin < end) check_unused("unlock", "locked host memory", begin, end - begin);
   remember_end("locked host memory", "unlocked", at->first, at->second.size);
   all.erase(at);
   return HSA_STATUS_SUCCESS;
